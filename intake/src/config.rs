@@ -1,5 +1,6 @@
 //! The settings of an intake, and its limits.
 
+use crate::driver::Driver;
 use crate::record::Sequence;
 use model::Time;
 use std::fmt;
@@ -28,6 +29,8 @@ pub struct Config {
     pub entropy: u128,
     /// The time, for the rotation.
     pub clock: Clock,
+    /// Who does its work. Threads.
+    pub driver: Driver,
     /// The size at which a log is left, in bytes. 32 MiB; above 0.
     pub log_bytes: u64,
     /// A log on duty grows to so many times its size while logging outruns transformation; then writers wait. 4.
@@ -63,6 +66,7 @@ impl Config {
         Self {
             entropy,
             clock: Arc::new(clock),
+            driver: Driver::Threads,
             log_bytes: 32 << 20,
             stretch: 4,
             idle_timeout: None,

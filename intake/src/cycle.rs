@@ -1,9 +1,10 @@
 //! The interpreter of one rotation: what `engine::shift` decides is done here, with files and threads.
 //!
-//! It runs in the writer's thread. What may take long is begun on a drive's own thread or a thread of its own, and
-//! comes back as a message.
+//! It runs in the writer's turn. What may take long is begun on a drive's own thread or as a task, and comes back as a
+//! message.
 
 use crate::drive::{Drive, Spare, Turn};
+use crate::driver::{Driver, Handle};
 use crate::log::{LogHeader, Previous, RECORDS_OFFSET};
 use crate::lost::{Loss, LostPart};
 use crate::manifest::Entry;
@@ -25,7 +26,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// A dead log longer than so many logs is removed, and not kept for the next one.
@@ -70,7 +70,7 @@ struct Running {
     progress: Arc<Progress>,
     /// Its steps when they were looked at last.
     seen: u64,
-    thread: Option<JoinHandle<()>>,
+    task: Option<Handle>,
 }
 
 /// A rotation.
@@ -89,8 +89,8 @@ pub(crate) struct Cycle {
     running: Vec<Running>,
     /// Drives that are being started.
     waking: usize,
-    /// The thread that merges, if there is anything to merge; and whether there is more since it began.
-    merging: Option<JoinHandle<()>>,
+    /// The task that merges, if there is anything to merge; and whether there is more since it began.
+    merging: Option<Handle>,
     merge_again: bool,
     /// Whose turn it is at each drive.
     turns: Vec<Turn>,
@@ -313,11 +313,11 @@ impl Cycle {
             merging::run(&shared, &shared.cycles[cycle], &drives);
             shared.queue.send(Message::Merged { cycle });
         };
-        let thread = thread::Builder::new().name("intake-merge".into()).spawn(work);
-        self.merging = thread.inspect_err(|error| tracing::warn!(%error, "no thread to merge shelves with")).ok();
+        let task = self.shared.begin("intake-merge", work);
+        self.merging = task.inspect_err(|error| tracing::warn!(%error, "no thread to merge shelves with")).ok();
     }
 
-    /// The merging thread has nothing more to do. There may be room now.
+    /// The merging task has nothing more to do. There may be room now.
     pub(crate) fn merged(&mut self) {
         self.merging = None;
         for position in (0..self.drives.len() as u32).map(PoolDrive) {
@@ -475,8 +475,7 @@ impl Cycle {
             return;
         }
         let progress = Arc::new(Progress::default());
-        let mut running =
-            Running { log, attempt, drives, progress: Arc::clone(&progress), seen: u64::MAX, thread: None };
+        let mut running = Running { log, attempt, drives, progress: Arc::clone(&progress), seen: u64::MAX, task: None };
         let (shared, cycle) = (Arc::clone(&self.shared), self.number);
         let (table, to) = (self.tables.get(&log).cloned(), self.drive(drives.1));
         let work = move || {
@@ -491,8 +490,8 @@ impl Cycle {
             let outcome = outcome.err().unwrap_or(TransformOutcome::Done);
             shared.queue.send(Message::Transformed { cycle, log, attempt, outcome });
         };
-        match thread::Builder::new().name("intake-shelf".into()).spawn(work) {
-            Ok(thread) => running.thread = Some(thread),
+        match self.shared.begin("intake-shelf", work) {
+            Ok(task) => running.task = Some(task),
             Err(error) => {
                 tracing::error!(%error, "a log cannot be transformed for want of a thread");
                 let outcome = TransformOutcome::Failed;
@@ -518,6 +517,9 @@ impl Cycle {
 
     /// Gives up on transformations that have made no step since the last look: the drive that they wait for is lost.
     pub(crate) fn look_for_hangs(&mut self) {
+        if self.shared.config.driver == Driver::Caller {
+            return; // a task that waits for its turn does not hang
+        }
         let mut hung = Vec::new();
         for running in &mut self.running {
             let steps = running.progress.steps.load(Ordering::Relaxed);
@@ -551,19 +553,15 @@ impl Cycle {
             drive.begin(|_| Ok(())).wait(self.shared.config.deadline).ok();
         }
         let works = self.drives.iter().flatten().all(|drive| !drive.is_lost());
-        if let Some(thread) = self.merging.take().filter(|_| works)
-            && thread.join().is_err()
-        {
-            tracing::error!("a merge panicked");
+        if let Some(task) = self.merging.take().filter(|_| works) {
+            task.join("a merge");
         }
         for running in self.running.drain(..) {
             let drives = [running.drives.0, running.drives.1].map(|drive| self.drives[drive.0 as usize].as_ref());
             // A thread that waits for a drive that hangs is left to itself.
             let works = drives.iter().all(|drive| drive.is_some_and(|drive| !drive.is_lost()));
-            if let Some(thread) = running.thread.filter(|_| works)
-                && thread.join().is_err()
-            {
-                tracing::error!("a transformation panicked");
+            if let Some(task) = running.task.filter(|_| works) {
+                task.join("a transformation");
             }
         }
     }

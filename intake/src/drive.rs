@@ -1,8 +1,10 @@
 //! A drive of the pool: its directory, its counters, and a thread that does what the writer must not wait for forever.
+//! Where a caller drives the intake, there is no such thread: a request is done when it is begun.
 //!
 //! A request that has not ended by its deadline counts as failed, and the drive as lost: nothing more is asked of it.
 //! The thread, and what the request holds, are given back when the drive answers, if it ever does.
 
+use crate::driver::Driver;
 use crate::medium::{Directory, File};
 use crate::names::{DriveUuid, FileId};
 use parking_lot::{Condvar, Mutex};
@@ -45,6 +47,7 @@ pub(crate) struct Drive {
     power: Mutex<()>,
     turn: Mutex<Turn>,
     turned: Condvar,
+    driver: Driver,
     jobs: Mutex<Option<Sender<Job>>>,
     /// The file of a dead log, for the next one.
     spare: Mutex<Option<Spare>>,
@@ -75,19 +78,20 @@ impl<T> Pending<T> {
 }
 
 impl Drive {
-    pub(crate) fn new(uuid: DriveUuid, directory: Box<dyn Directory>) -> Self {
+    pub(crate) fn new(uuid: DriveUuid, directory: Box<dyn Directory>, driver: Driver) -> Self {
         let (written, syncs) = (AtomicU64::new(0), AtomicU64::new(0));
         let (lost, jobs) = (AtomicBool::new(false), Mutex::new(None));
         let (turn, turned) = (Mutex::new(Turn::Free), Condvar::new());
         let (asleep, roused, used) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
         let (power, spare) = (Mutex::new(()), Mutex::new(None));
-        Self { uuid, directory, written, syncs, lost, asleep, roused, used, power, turn, turned, jobs, spare }
+        Self { uuid, directory, written, syncs, lost, asleep, roused, used, power, turn, turned, driver, jobs, spare }
     }
 
     /// Does a piece of background work, at most some MiB, as soon as it is its turn.
     pub(crate) fn background<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let mut turn = self.turn.lock();
-        while *turn == Turn::Taken && !self.is_lost() {
+        // Where a caller drives, nobody else is at work.
+        while *turn == Turn::Taken && !self.is_lost() && self.driver == Driver::Threads {
             self.turned.wait_for(&mut turn, Duration::from_secs(1));
         }
         if *turn == Turn::Ended || self.is_lost() {
@@ -156,7 +160,7 @@ impl Drive {
         self.roused.swap(false, Ordering::AcqRel)
     }
 
-    /// Begins `job` on the drive's thread, after all jobs before.
+    /// Begins `job` on the drive's thread, after all jobs before; where there is none, it is done at once.
     pub(crate) fn begin<T: Send + 'static>(
         self: &Arc<Self>,
         job: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
@@ -170,6 +174,10 @@ impl Drive {
             // Nobody waits any more if the deadline has passed.
             answer.send(result).ok();
         });
+        if self.driver == Driver::Caller {
+            job();
+            return Pending(answered);
+        }
         let mut jobs = self.jobs.lock();
         if jobs.is_none() {
             *jobs = worker(self.uuid).ok();

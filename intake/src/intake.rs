@@ -3,6 +3,7 @@
 use crate::ack::{Ack, ack};
 use crate::config::{Config, ENTRY_BYTES_MAX};
 use crate::cycle::Cycle;
+use crate::driver::Driven;
 use crate::error::{OpenError, PutError, ReadError};
 use crate::follower::{Follower, NoFollower};
 use crate::levelling::Lacking;
@@ -22,7 +23,7 @@ use ::bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 /// A change of the contents.
@@ -75,7 +76,7 @@ pub struct Opened {
 /// A store of small records. Clones of an `Arc` of it are used by many threads at once.
 pub struct Intake {
     shared: Arc<Shared>,
-    writer: Option<JoinHandle<()>>,
+    writer: Driven,
 }
 
 impl Intake {
@@ -119,8 +120,8 @@ impl Intake {
         if !writer.cycles.iter().any(Cycle::lives) {
             return Err(OpenError::NoDrive);
         }
-        let thread = thread::Builder::new().name("intake-writer".into()).spawn(move || writer.run());
-        Ok((Self { shared, writer: Some(thread.map_err(OpenError::Thread)?) }, opened))
+        let writer = Driven::begin(shared.config.driver, writer).map_err(OpenError::Thread)?;
+        Ok((Self { shared, writer }, opened))
     }
 
     /// Takes in a change. `prepare` runs when it gets its number, and may refuse it (see [`crate::Draft`]). The answer
@@ -132,6 +133,7 @@ impl Intake {
     pub fn submit(&self, change: Change, prepare: Option<Prepare>) -> Result<Ack, PutError> {
         let (submission, ack) = self.submission(change, prepare)?;
         self.shared.queue.try_push(submission).map_err(|_| PutError::Busy)?;
+        self.work(0);
         Ok(ack)
     }
 
@@ -145,7 +147,19 @@ impl Intake {
         let submissions = changes.into_iter().map(|change| self.submission(change, None));
         let (submissions, acks) = submissions.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         self.shared.queue.push_all(submissions);
+        self.work(0);
         Ok(acks)
+    }
+
+    /// Where the caller drives the intake ([`Config::driver`]): runs so many of the tasks that wait, as logs that become
+    /// shelves and merges. Whether tasks wait still. With threads there is nothing to do.
+    pub fn work(&self, tasks: usize) -> bool {
+        self.writer.work(&self.shared, tasks)
+    }
+
+    /// Whether it has threads of its own, so that a read may be left to wait in another one.
+    pub fn has_threads(&self) -> bool {
+        matches!(self.writer, Driven::Thread(_))
     }
 
     /// The same from a thread that may wait for room, and then for the answer.
@@ -159,6 +173,7 @@ impl Intake {
             thread::sleep(pace);
         }
         self.shared.queue.push(submission);
+        self.work(0);
         ack.wait()
     }
 
@@ -244,6 +259,7 @@ impl Intake {
     pub fn rotate(&self) -> Ack {
         let (answerer, ack) = ack();
         self.shared.queue.send(Message::Flush(answerer));
+        self.work(0);
         ack
     }
 
@@ -258,12 +274,14 @@ impl Intake {
     /// The caller knows all changes up to `sequence`: logs that are only there for it can go.
     pub fn covered(&self, sequence: Sequence) {
         self.shared.queue.send(Message::Covered(sequence));
+        self.work(0);
     }
 
     /// Logs that have changes which were accepted by now are retained as long as the intake is open, although the
     /// caller knows them: for another copy of the caller, which does not. At most 64; beyond that nothing is taken in.
     pub fn retain(&self) {
         self.shared.queue.send(Message::Retain);
+        self.work(0);
     }
 
     /// What was lost since this was last asked: at most 65,536 losses; [`Status::losses`] counts all.
@@ -324,11 +342,7 @@ impl Drop for Intake {
     /// Writes what waits, and ends. Transformations that are under way end by themselves.
     fn drop(&mut self) {
         self.shared.queue.close();
-        if let Some(writer) = self.writer.take()
-            && writer.join().is_err()
-        {
-            tracing::error!("the intake's writer panicked");
-        }
+        self.writer.end(&self.shared);
     }
 }
 

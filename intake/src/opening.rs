@@ -90,7 +90,7 @@ pub(crate) fn open(
     let shared = Arc::new(Shared::new(config, *uuid, cycles));
     let mut there = BTreeMap::new();
     for (at, (directory, uuid)) in directories.into_iter().zip(drives).enumerate() {
-        let drive = Arc::new(Drive::new(*uuid, directory));
+        let drive = Arc::new(Drive::new(*uuid, directory, shared.config.driver));
         if unwritable.contains(&at) {
             drive.set_lost();
         }

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::drive::Drive;
+use crate::driver::{Handle, Tasks};
 use crate::lost::Loss;
 use crate::manifest::{Manifest, ManifestWriter, State};
 use crate::mask::Mask;
@@ -79,6 +80,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) pool: PoolUuid,
     pub(crate) queue: Queue,
+    pub(crate) tasks: Tasks,
     pub(crate) cycles: Vec<CycleShared>,
     /// Set once everything was looked at, and before anything is written.
     pub(crate) keeper: OnceLock<Mutex<ManifestWriter>>,
@@ -109,7 +111,13 @@ impl Shared {
         let covered = AtomicU64::new(config.covered.map_or(u64::MAX, |covered| covered.0));
         let (losses, counts, retained) = (Mutex::default(), Counts::default(), AtomicU64::new(0));
         let keeper = OnceLock::new();
-        Self { config, pool, queue, cycles, keeper, losses, last, covered, retained, counts, next_file }
+        let tasks = Tasks::default();
+        Self { config, pool, queue, tasks, cycles, keeper, losses, last, covered, retained, counts, next_file }
+    }
+
+    /// Begins a task that the writer hands over.
+    pub(crate) fn begin(&self, name: &str, task: impl FnOnce() + Send + 'static) -> io::Result<Handle> {
+        self.tasks.begin(self.config.driver, name, task)
     }
 
     /// The last change up to which the caller knows all.

@@ -1,4 +1,5 @@
-//! The writer: one thread that gives numbers, appends with one sync for many, and rotates.
+//! The writer: a state machine that gives numbers, appends with one sync for many, and rotates. [`crate::driver`] says
+//! when it has its turn.
 //!
 //! 1. It takes what waits, as much as fits into a batch, in the order of arrival.
 //! 2. Each change gets the next number, and its `prepare` may refuse it: it sees the changes before it, the pending
@@ -16,6 +17,7 @@ use crate::bytes::crc32c;
 use crate::config::{Config, ENTRY_BYTES_MAX, RETAINED_MAX};
 use crate::cycle::Cycle;
 use crate::drive::{Drive, Pending};
+use crate::driver::Driver;
 use crate::error::{PutError, ReadError};
 use crate::follower::{Applied, Follower};
 use crate::levelling::{Lacking, write_shelf};
@@ -43,15 +45,6 @@ const IDLE: Duration = Duration::from_mins(10);
 /// How long it takes at most to notice that a reader has started a drive.
 const ROUSED: Duration = Duration::from_secs(5);
 
-/// Ends the queue when it is dropped.
-struct Closing<'a>(&'a Shared);
-
-impl Drop for Closing<'_> {
-    fn drop(&mut self) {
-        self.0.queue.abort();
-    }
-}
-
 /// The reason why a batch is not durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
@@ -68,7 +61,18 @@ struct Encoded {
     charged: u64,
 }
 
-/// The state of the thread.
+/// What a turn of the writer was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turned {
+    /// It did something.
+    Worked,
+    /// Nothing waited that it may take.
+    Idle,
+    /// Nothing waits any more, and nothing will.
+    End,
+}
+
+/// The state of the writer.
 pub(crate) struct Writer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) cycles: Vec<Cycle>,
@@ -80,22 +84,34 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Works until the queue is closed and empty.
-    pub(crate) fn run(mut self) {
-        let shared = Arc::clone(&self.shared);
-        // Also if this thread panics, nobody waits for ever.
-        let _closing = Closing(&shared);
-        loop {
-            let wanted = self.admits() || self.is_stuck() || !self.may_retain();
-            match self.shared.queue.next(self.shared.config.batch_bytes, wanted, self.patience()) {
-                Work::Message(message) => self.take(message),
-                Work::Batch(batch) => self.commit(batch),
-                Work::Nothing => self.look_around(),
-                Work::End => break,
+    /// Takes one message or one batch, if there is one within `patience`. Changes for which there is no room now wait,
+    /// unless that is `forced`: then they are refused.
+    pub(crate) fn turn(&mut self, patience: Duration, forced: bool) -> Turned {
+        let wanted = forced || self.admits() || self.is_stuck() || !self.may_retain();
+        let turned = match self.shared.queue.next(self.shared.config.batch_bytes, wanted, patience) {
+            Work::Message(message) => {
+                self.take(message);
+                Turned::Worked
             }
-            self.answer_flushes();
-            self.note_lengths();
-        }
+            Work::Batch(batch) => {
+                self.commit(batch);
+                Turned::Worked
+            }
+            Work::Nothing => {
+                if self.shared.config.driver == Driver::Threads {
+                    self.look_around();
+                }
+                Turned::Idle
+            }
+            Work::End => return Turned::End,
+        };
+        self.answer_flushes();
+        self.note_lengths();
+        turned
+    }
+
+    /// Leaves everything as the next start wants to find it.
+    pub(crate) fn end(mut self) {
         self.note_last_lengths();
         self.cycles.iter_mut().for_each(Cycle::end);
         self.note_removed();
@@ -131,8 +147,13 @@ impl Writer {
         }
     }
 
+    /// Whether anybody waits until logs are shelves.
+    pub(crate) fn has_flushes(&self) -> bool {
+        !self.flushes.is_empty()
+    }
+
     /// How long the writer may sleep.
-    fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         let now = (self.shared.config.clock)();
         let deadline = |cycle: &Cycle| cycle.still_at().unwrap_or(Time::MAX).min(cycle.shift().next_deadline());
         let due = self.cycles.iter().map(|cycle| deadline(cycle).since(now)).min().unwrap_or(IDLE);
@@ -142,7 +163,8 @@ impl Writer {
         [hangs, readers, lengths].into_iter().flatten().fold(due, Duration::min)
     }
 
-    fn look_around(&mut self) {
+    /// Does what is due.
+    pub(crate) fn look_around(&mut self) {
         for cycle in &mut self.cycles {
             cycle.look_for_hangs();
             cycle.look_for_roused();
@@ -299,7 +321,7 @@ impl Writer {
     fn append(&mut self, accepted: &[Accepted], to: Range<usize>) -> Vec<Result<(), Failure>> {
         let mut appends: Vec<_> =
             self.cycles[to.clone()].iter_mut().map(|cycle| Append::begin(cycle, accepted)).collect();
-        let mut later = Vec::new();
+        let (mut later, mut has_looked) = (Vec::new(), false);
         loop {
             for (cycle, append) in self.cycles[to.clone()].iter_mut().zip(&mut appends) {
                 append.go_on(cycle, accepted, self.shared.config.deadline);
@@ -307,10 +329,18 @@ impl Writer {
             if appends.iter().all(|append| append.result.is_some()) {
                 break;
             }
-            match self.shared.queue.next_message(self.patience()) {
+            let is_driven = self.shared.config.driver == Driver::Caller;
+            let patience = if is_driven { Duration::ZERO } else { self.patience() };
+            match self.shared.queue.next_message(patience) {
                 Some(message @ Message::Flush(_)) => later.push(message),
                 Some(message) => self.take(message),
-                None => self.look_around(),
+                None if is_driven && self.shared.tasks.run_one() => {}
+                // Time stands still for a caller who waits.
+                None if is_driven && has_looked => appends.iter_mut().for_each(Append::give_up),
+                None => {
+                    has_looked = true;
+                    self.look_around();
+                }
             }
         }
         let now = (self.shared.config.clock)();
@@ -394,6 +424,12 @@ impl Append {
             cycle.handle(ShiftEvent::Back(drive));
         }
         Self { begun: begin(cycle, accepted), is_unknown: false, result: None }
+    }
+
+    /// There is no room now.
+    fn give_up(&mut self) {
+        let failure = if self.is_unknown { Failure::Unknown } else { Failure::NoSpace };
+        self.result.get_or_insert(Err(failure));
     }
 
     /// Waits for the write, and goes on with another drive if it fails. There is a result then, unless the rotation has

@@ -306,6 +306,11 @@ impl IntakeLog {
         Self::open_in(home, directories, entropy, set)
     }
 
+    /// Where its caller drives it, for virtual time: runs so many of the tasks that wait ([`Intake::work`]).
+    pub fn work(&self, tasks: usize) -> bool {
+        self.intake.work(tasks)
+    }
+
     /// Opens the intake in these directories, or makes it, with what `set` sets.
     ///
     /// # Errors
@@ -362,8 +367,12 @@ impl IntakeLog {
         read: impl FnOnce(&Intake) -> Result<T, ReadError> + Send + 'static,
     ) -> io::Result<T> {
         let intake = Arc::clone(&self.intake);
-        let done = tokio::task::spawn_blocking(move || read(&intake)).await;
-        done.map_err(io::Error::other)?.map_err(|error| match error {
+        let done = if intake.has_threads() {
+            tokio::task::spawn_blocking(move || read(&intake)).await.map_err(io::Error::other)?
+        } else {
+            read(&intake)
+        };
+        done.map_err(|error| match error {
             ReadError::Drive(error) => error,
             error @ ReadError::Away => io::Error::other(error),
             error @ (ReadError::Lost | ReadError::Damaged(_)) => io::Error::new(io::ErrorKind::InvalidData, error),

@@ -50,11 +50,11 @@ impl Log {
         }
     }
 
-    /// What is left of `store` when the power fails; with a log in front, without the last `lost` of the transactions
-    /// that only that log has made durable, until it is opened again.
+    /// What is left of `store` when the power fails, without the log in front; that one has the last `lost` of the
+    /// transactions that only it has made durable.
     pub(crate) fn crash(&self, store: &MemoryStore, lost: usize) -> MemoryStore {
         let LogEnd { durable, .. } = std::mem::take(&mut *self.0.lock());
-        let left = store.restarted(lost).unwrap_or_else(|error| panic!("a log in memory can be read: {error}"));
+        let left = store.crash_losing(lost);
         durable.unwrap_or(left)
     }
 

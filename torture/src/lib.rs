@@ -22,6 +22,7 @@ mod content;
 mod coverage;
 mod faulty_drive;
 mod faulty_store;
+mod front;
 mod healing;
 mod journal;
 mod kinds;
@@ -52,8 +53,8 @@ pub use coverage::{Coverage, Pair, cannot, pairs};
 pub use journal::{Line, Rule, Violation, history};
 pub use kinds::FaultKind;
 pub use plan::{
-    ABSENT_FROM, Item, LOST_FROM, Left, Life, LifeEnd, MEDDLED_FROM, MONTHS_FROM, Plan, RULED_FROM, RackShape,
-    STOPPED_FROM,
+    ABSENT_FROM, Item, LOGGED_FROM, LOST_FROM, Left, Life, LifeEnd, MEDDLED_FROM, MONTHS_FROM, Plan, RULED_FROM,
+    RackShape, STOPPED_FROM,
 };
 pub use report::{Report, Totals, run};
 pub use shrink::{Shrunk, shrink};

@@ -1,6 +1,7 @@
 //! The order of a run: lives of a server that is tortured, each of which ends somehow; then one in which no faults
 //! happen any more, so that everything must come to an end, and one that reads it all again.
 
+use crate::front::Cut;
 use crate::journal::Rule;
 use crate::kinds::FaultKind;
 use crate::limits::{close, no_fuse_tripped};
@@ -111,8 +112,11 @@ impl Run<'_> {
                 self.site.overlay.count(FaultKind::PowerLoss);
                 self.lose_power(rng);
             }
-            LifeEnd::Killed(_) => self.site.overlay.count(FaultKind::Kill),
-            LifeEnd::Stopped => {}
+            LifeEnd::Killed(_) => {
+                self.site.overlay.count(FaultKind::Kill);
+                self.reopen_log(Cut::Kill);
+            }
+            LifeEnd::Stopped => self.reopen_log(Cut::None),
         }
         self.site.power.restore();
         self.site.catalog.set_full(false);
@@ -123,11 +127,21 @@ impl Run<'_> {
         self.site.rest(span, jump_ms);
     }
 
+    /// The next start opens the log in front of the catalog again.
+    fn reopen_log(&mut self, cut: Cut) {
+        if self.site.has_own_log() {
+            // Nobody holds the log then, and it is closed.
+            self.site.catalog = self.site.catalog.crash();
+            self.site.catalog = self.site.behind_front(self.site.catalog.clone(), cut);
+        }
+    }
+
     /// What was not synced is lost, at all places at once.
     fn lose_power(&mut self, rng: &mut Rng) {
         let unsynced = self.site.catalog.unsynced() as u64;
         let lost = if unsynced == 0 { 0 } else { rng.below(unsynced + 1) as usize };
-        self.site.catalog = self.site.log.crash(&self.site.catalog, lost);
+        let store = self.site.log.crash(&self.site.catalog, lost);
+        self.site.catalog = self.site.behind_front(store, Cut::PowerLoss);
         let mut state = self.site.overlay.state();
         for drive in 0..state.drives.len() {
             state.power_lost(drive, rng);
@@ -137,7 +151,7 @@ impl Run<'_> {
     /// The catalog is put back from a backup, used for a while, and replaced by the newest.
     fn live_with_older(&mut self, older: catalog::MemoryStore, before: &Reference) {
         self.site.journal.note(|| "the catalog is put back from a backup".to_owned());
-        let older = self.site.behind_front(older).numbered_above(self.site.catalog.sequence());
+        let older = self.site.behind_front(older, Cut::None).numbered_above(self.site.catalog.sequence());
         if older.behind_log().is_none() && older.sequence() == self.site.catalog.sequence() {
             self.site.journal.note(|| "its log has all that it lacks: it is the newest".to_owned());
             self.site.catalog = older;
@@ -154,7 +168,7 @@ impl Run<'_> {
             close(running).await;
         });
         self.site.newest = None;
-        self.site.catalog = self.site.behind_front(newest);
+        self.site.catalog = self.site.behind_front(newest, Cut::None);
         self.site.log = log;
         let behind = self.site.catalog.behind_log().map(ToOwned::to_owned);
         self.site.journal.demand(behind.is_none(), Rule::Honest, || format!("the newest catalog: {behind:?}"));

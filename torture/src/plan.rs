@@ -75,6 +75,8 @@ pub(crate) enum Stream {
     Stop {
         round: u64,
     },
+    /// The drives of the log in front of the catalog, and its turns.
+    Front,
 }
 
 impl Stream {
@@ -86,6 +88,7 @@ impl Stream {
             Self::Rules => 5,
             Self::Checks => 6,
             Self::Scrubs => 7,
+            Self::Front => 8,
             Self::Client { round, client, op } => 1 << 40 | round << 32 | client << 24 | op,
             Self::Storm { round, fault } => 2 << 40 | round << 32 | fault,
             Self::Pace { round } => 3 << 40 | round,
@@ -344,6 +347,10 @@ pub const MONTHS_FROM: u64 = 6_000_000;
 /// Runs from this number on may have servers that are stopped amid faults, and an operator who verifies: those below
 /// stay what they were.
 pub const STOPPED_FROM: u64 = 5_000_000_000;
+
+/// Runs from this number on have the server's own log in front of their catalog, if they have one: those below have a
+/// model of one, and stay what they were.
+pub const LOGGED_FROM: u64 = 10_300_000_000;
 
 /// The number of the habit of stopping servers amid faults.
 const ABRUPT: u64 = 17;

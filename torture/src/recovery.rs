@@ -14,6 +14,7 @@
 //! gone, or is another one by now, or whose pack was being removed. The model takes over from what is there.
 
 use crate::content::serial_of;
+use crate::front::Cut;
 use crate::journal::Rule;
 use crate::kinds::FaultKind;
 use crate::plan::Left;
@@ -71,7 +72,7 @@ impl Loss<'_> {
         }
         self.site.journal.note(|| format!("the catalog is lost, and made again from this: {left:?}"));
         self.site.show_catalog().await?;
-        let store = self.site.behind_front(kept).numbered_above(self.site.catalog.sequence());
+        let store = self.site.behind_front(kept, Cut::None).numbered_above(self.site.catalog.sequence());
         let (catalog, report) = self.made_again(&store, left).await?;
         self.site.journal.note(|| format!("recovered: {report:?}"));
         for key in self.reference.keys_of(BUCKET) {

@@ -4,13 +4,14 @@
 use crate::faulty_drive::FaultyDrive;
 pub(crate) use crate::faulty_drive::RACK;
 use crate::faulty_store::{FaultyStore, Log};
+use crate::front::{Cut, Front};
 use crate::journal::{Journal, Rule};
 use crate::kinds::FaultKind;
 use crate::overlay::{Overlay, Records};
 use crate::plan::{ABSENT_FROM, Plan, Stream};
 use crate::power::Power;
 use crate::trace_judge::TraceJudge;
-use catalog::{Blob, Bucket, Catalog, MemoryLog, MemoryStore};
+use catalog::{Blob, Bucket, Catalog, MemoryStore};
 use disk::label::{Device, DriveLabel, DriveUuid, Label};
 use disk::{Drive, EmulatedRack, MemoryDrive};
 use engine::layout::Layout;
@@ -69,7 +70,7 @@ pub(crate) struct Site {
     /// The end of the catalog's own log.
     pub(crate) log: Log,
     /// The log in front of the catalog, in which small objects are, if there is one.
-    front: Option<MemoryLog>,
+    front: Mutex<Option<Front>>,
     pub(crate) overlay: Overlay,
     pub(crate) journal: Arc<Journal>,
     pub(crate) judge: Arc<Mutex<TraceJudge>>,
@@ -128,14 +129,13 @@ impl Site {
         overlay.state().gives_up = plan.gives_up();
         overlay.state().groups = spec.drives.iter().map(|drive| layout.group_of(drive.id)).collect();
         let journal = Arc::new(Journal::default());
-        // Every other seed has one.
-        let front = (!plan.seed.is_multiple_of(2)).then(MemoryLog::new);
+        let mut front = Front::of(&plan, &journal);
         Self {
             power: Power::default(),
-            catalog: store(&plan, front.as_ref()),
+            catalog: behind(front.as_mut(), MemoryStore::new().with_delay(plan.commit_delay), Cut::None),
             newest: None,
             log: Log::default(),
-            front,
+            front: Mutex::new(front),
             overlay,
             judge: Arc::new(Mutex::new(TraceJudge::default())),
             journal,
@@ -149,9 +149,8 @@ impl Site {
     }
 
     /// `store` behind the log in front of the catalog, if there is one: what it lacks is taken from there.
-    pub(crate) fn behind_front(&self, store: MemoryStore) -> MemoryStore {
-        let Some(front) = &self.front else { return store };
-        store.with_log(Arc::new(front.clone())).unwrap_or_else(|error| panic!("a log in memory can be read: {error}"))
+    pub(crate) fn behind_front(&self, store: MemoryStore, cut: Cut) -> MemoryStore {
+        behind(self.front.lock().as_mut(), store, cut)
     }
 
     /// The numbers of the disks of workshop and spool among the drives.
@@ -172,6 +171,7 @@ impl Site {
                 () = journal.violated() => Ended::Crashed,
                 () = power.failed() => Ended::Crashed,
                 ended = self.boot_and(started, life) => ended,
+                () = self.log_works() => Ended::Crashed,
                 () = tokio::time::sleep(LIFE_MAX) => {
                     journal.broken(Rule::Live, || "a life went on for 200 days".to_owned());
                     Ended::Crashed
@@ -183,6 +183,15 @@ impl Site {
         let wall = self.wall_ms.cast_signed() + self.jumped_ms.swap(0, Ordering::Relaxed) + lived_ms.cast_signed();
         self.wall_ms = wall.max(WALL_MIN_MS) as u64;
         ended
+    }
+
+    /// The log does its own work, until the life ends.
+    async fn log_works(&self) {
+        let own = self.front.lock().as_ref().and_then(Front::own);
+        match own {
+            Some((log, rng)) => log.work(rng, &self.power).await,
+            None => std::future::pending().await,
+        }
     }
 
     async fn boot_and(&self, started: Instant, life: impl AsyncFnOnce(&Running)) -> Ended {
@@ -224,7 +233,12 @@ impl Site {
 
     /// True if there is a log in front of the catalog.
     pub(crate) fn has_front(&self) -> bool {
-        self.front.is_some()
+        self.front.lock().is_some()
+    }
+
+    /// True if that is the server's own log.
+    pub(crate) fn has_own_log(&self) -> bool {
+        matches!(*self.front.lock(), Some(Front::Own(_)))
     }
 
     /// Time passes while no server runs, and the wall clock may be set.
@@ -253,7 +267,7 @@ impl Site {
     }
 
     fn small(&self, staged: &Arc<dyn Drive>) -> Option<SmallObjects> {
-        let log = Arc::new(self.front.clone()?);
+        let log = self.front.lock().as_ref()?.records()?;
         let files = Arc::new(SmallFiles::new(Arc::clone(staged), log, PENDING_BYTES));
         Some(SmallObjects { files, below_bytes: SMALL_BELOW_BYTES })
     }
@@ -402,11 +416,12 @@ impl Site {
     }
 }
 
-/// An empty store, with `log` in front if there is one.
-fn store(plan: &Plan, log: Option<&MemoryLog>) -> MemoryStore {
-    let store = MemoryStore::new().with_delay(plan.commit_delay);
-    let Some(log) = log else { return store };
-    store.with_log(Arc::new(log.clone())).unwrap_or_else(|error| panic!("a new log can be read: {error}"))
+/// `store` behind `front`, if there is one.
+fn behind(front: Option<&mut Front>, store: MemoryStore, cut: Cut) -> MemoryStore {
+    match front {
+        Some(front) => front.before(store, cut),
+        None => store,
+    }
 }
 
 /// Looks blobs and failed drives up in a catalog as it is, without a step of the power.

@@ -136,23 +136,36 @@ impl World {
         made.count()
     }
 
-    /// Changes bytes of a file behind everybody's back, as rot does. The file must be there.
+    /// Changes bytes of a file behind everybody's back, durably, as rot does. The file must be there.
     pub fn corrupt(&self, drive: usize, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.0.state.lock();
         let file = state.drives[drive].names[name];
         change(&mut state.files[file]);
+        let bytes = state.files[file].as_slice().into();
+        state.journal.extend([Data::Truncate(0), Data::Write(0, bytes)].map(|change| Entry::Data(file, change)));
+        state.journal.push(Entry::Sync(file));
     }
 
     /// What may be left if power fails after the first `position` entries of the journal. `position` is at most
-    /// [`Self::position`]. Faults are gone. Worlds that were corrupted have no such history.
+    /// [`Self::position`]. Faults are gone.
     #[must_use]
     pub fn crash(&self, position: usize, rng: &mut Rng) -> Self {
+        self.left(position, |crash| crash.end(rng))
+    }
+
+    /// The same if only the process dies: all that was written lasts.
+    #[must_use]
+    pub fn kill(&self, position: usize) -> Self {
+        self.left(position, Crash::end_whole)
+    }
+
+    fn left(&self, position: usize, end: impl FnOnce(Crash) -> State) -> Self {
         let state = self.0.state.lock();
         let mut crash = Crash::new(state.drives.len(), state.files.len());
         for entry in &state.journal[..position] {
             crash.note(entry);
         }
-        let after = crash.end(rng);
+        let after = end(crash);
         Self(Arc::new(Shared { state: Mutex::new(after), fault_changed: Condvar::new() }))
     }
 
@@ -217,6 +230,21 @@ impl Crash {
                 }
             }
         }
+        self.state()
+    }
+
+    /// Everything lasts.
+    fn end_whole(mut self) -> State {
+        for (names, changes) in self.names.iter_mut().zip(&self.unsynced_names) {
+            changes.iter().for_each(|change| apply_names(names, change));
+        }
+        for (bytes, changes) in self.files.iter_mut().zip(&self.unsynced) {
+            changes.iter().for_each(|change| apply_data(bytes, change, usize::MAX));
+        }
+        self.state()
+    }
+
+    fn state(self) -> State {
         let mut state = State { files: self.files, ..State::default() };
         for names in self.names {
             state.drives.push(DriveState { names, awake: true, ..DriveState::default() });

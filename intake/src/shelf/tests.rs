@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::bytes::{BLOCK_BYTES, SEAL_OFFSET, crc32c};
+use crate::driver::Driver;
 use crate::medium::memory::World;
 use crate::names::{DriveUuid, Name, PoolUuid};
 use crate::record::Kind;
@@ -25,7 +26,7 @@ fn reference(rng: &mut Rng, records: u64, value_bytes: u64) -> Reference {
 }
 
 fn write(world: &World, reference: &Reference, masks: Vec<Mask>) -> Arc<Drive> {
-    let drive = Arc::new(Drive::new(DriveUuid(2), world.directory(0)));
+    let drive = Arc::new(Drive::new(DriveUuid(2), world.directory(0), Driver::Threads));
     let mut builder = ShelfBuilder::begin(&drive, identity(), Access::Stage).expect("memory works");
     for (key, (sequence, value)) in reference {
         let record = Record { kind: Kind::Put, sequence: Sequence(*sequence), key, entry: b"entry", value };

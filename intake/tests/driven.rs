@@ -1,0 +1,86 @@
+//! An intake without threads, whose caller lets it work: the same calls do the same, and a crash in the middle of any of
+//! it leaves what was acknowledged.
+
+mod common;
+
+use common::{Run, check, config, contents};
+use intake::medium::memory::{Fault, World};
+use intake::{Change, Config, Driver, Intake, PutError};
+use model::{Rng, Time};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const OPERATIONS: u64 = 250;
+
+/// Settings of an intake that the caller drives, with a clock of the caller's.
+fn driven(seed: u64, now_ms: &Arc<AtomicU64>) -> Config {
+    let now_ms = Arc::clone(now_ms);
+    let clock = Arc::new(move || Time::from_nanos(now_ms.load(Ordering::Relaxed) * 1_000_000));
+    Config { driver: Driver::Caller, clock, ..config(seed) }
+}
+
+/// Random operations on `drives` drives, and between them tasks and time.
+fn live(seed: u64, world: &World) -> Run {
+    let (mut rng, mut run, now_ms) = (Rng::for_thing(seed, 5), Run::new(), Arc::new(AtomicU64::new(0)));
+    let opened = Intake::open(world.home(), world.directories(), driven(seed, &now_ms));
+    let (intake, _) = opened.expect("it is new");
+    for _ in 0..OPERATIONS {
+        run.step(&intake, world, &mut rng);
+        now_ms.fetch_add(rng.below(2_000), Ordering::Relaxed);
+        if rng.below(3) == 0 {
+            intake.work(rng.below(3) as usize);
+        }
+    }
+    assert_eq!(contents(&intake), run.reference(), "seed {seed}");
+    run
+}
+
+#[test]
+fn the_same_calls_leave_the_same_bytes() {
+    for (seed, drives) in [(1, 1), (2, 3), (3, 4), (4, 6)] {
+        let worlds = [World::new(drives), World::new(drives)];
+        worlds.iter().for_each(|world| drop(live(seed, world)));
+        for drive in 0..=drives {
+            assert_eq!(worlds[0].files(drive), worlds[1].files(drive), "seed {seed}, drive {drive}");
+        }
+        let shelves: usize = (0..drives).map(|drive| worlds[0].made(drive, ".new")).sum();
+        assert!(shelves > 2, "logs became shelves");
+    }
+}
+
+#[test]
+fn a_crash_or_a_kill_leaves_every_acknowledged_change_and_no_other() {
+    for (seed, drives) in [(11, 1), (12, 2), (13, 4), (14, 7)] {
+        let (world, mut rng) = (World::new(drives), Rng::for_thing(seed, 6));
+        let run = live(seed, &world);
+        for round in 0..60 {
+            let position = rng.below(world.position() as u64 + 1) as usize;
+            let left = if round % 3 == 0 { world.kill(position) } else { world.crash(position, &mut rng) };
+            let opened = Intake::open(left.home(), left.directories(), driven(seed + round, &Arc::default()));
+            let (intake, _) = opened.expect("a crash leaves a pool");
+            let found = contents(&intake);
+            assert!(run.allowed(position).contains(&found), "seed {seed}, at {position}");
+            assert_eq!(intake.take_losses(), [], "a crash is no rot");
+            check(&intake, &found);
+        }
+    }
+}
+
+#[test]
+fn nobody_waits_for_room_that_does_not_come() {
+    let world = World::new(1);
+    let now_ms = Arc::default();
+    let (intake, _) = Intake::open(world.home(), world.directories(), driven(21, &now_ms)).expect("it is new");
+    intake.put(b"before", b"", &[1; 500]).expect("there is room");
+    world.set_fault(0, Fault::Full);
+    let refused = intake.put(b"key", b"", &[2; 500]);
+    assert!(matches!(refused, Err(PutError::NoSpace)), "{refused:?}");
+    world.set_fault(0, Fault::None);
+    now_ms.fetch_add(60_000, Ordering::Relaxed);
+    intake.put(b"key", b"", &[2; 500]).expect("there is room again");
+    let more = (0..200_u8).map(|key| Change::Put { key: vec![key], entry: Vec::new(), value: vec![key; 900].into() });
+    for ack in intake.submit_all(more.collect()).expect("they are taken in") {
+        ack.wait().expect("tasks make room");
+    }
+    assert_eq!(contents(&intake).len(), 202);
+}

@@ -1,0 +1,225 @@
+//! The log in front of the catalog, in which small objects are: the server's own, over drives in memory. Runs below
+//! [`crate::LOGGED_FROM`] have a model of one instead.
+//!
+//! The log has no thread: a change is durable before the commit returns, and what it does by itself, as logs that
+//! become shelves and merges, has its turns at times of the run's own. Everything that it asks of its drives is
+//! journaled. The end of a life cuts that journal: somewhere behind the last change that was acknowledged, so in the
+//! middle of anything that came later. A kill leaves all that was written before the cut; a power failure leaves of
+//! what was not synced any part.
+
+use crate::journal::Journal;
+use crate::plan::{LOGGED_FROM, Plan, Stream};
+use crate::power::Power;
+use catalog::{CommitLog, LogError, LogRecord, MemoryLog, MemoryStore, Sequence};
+use futures::future::BoxFuture;
+use intake::medium::memory::World;
+use intake::{Config, Driver};
+use model::{Rng, Time};
+use server::intake_log::IntakeLog;
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use workshop::{NamedSlot, RecordEnd, Removal, SmallRecord, SmallRecords};
+
+/// A size at which logs become shelves all the time.
+const LOG_BYTES: u64 = 64 << 10;
+
+/// Shelves that are merged into one.
+const FAN_IN: usize = 3;
+
+/// A task has its turn at most so long after the one before, in milliseconds.
+const TURN_MAX_MS: u64 = 20_000;
+
+/// The log in front of a catalog.
+pub(crate) enum Front {
+    Model(MemoryLog),
+    Own(OwnLog),
+}
+
+/// How a life ended, to the media of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// The server was closed, or nothing is known of it.
+    None,
+    Kill,
+    PowerLoss,
+}
+
+/// The server's own log, and its drives.
+pub(crate) struct OwnLog {
+    world: World,
+    rng: Rng,
+    journal: Arc<Journal>,
+    log: Option<Arc<Acknowledged>>,
+}
+
+/// A log that knows what of its drives' journal was acknowledged.
+pub(crate) struct Acknowledged {
+    log: IntakeLog,
+    world: World,
+    /// Entries of the journal that no cut takes away.
+    entries: AtomicUsize,
+    /// A task may wait.
+    tasks: Notify,
+}
+
+impl Front {
+    /// That of `plan`, if it has one: every other run has.
+    pub(crate) fn of(plan: &Plan, journal: &Arc<Journal>) -> Option<Self> {
+        if plan.seed.is_multiple_of(2) {
+            return None;
+        }
+        if plan.seed < LOGGED_FROM {
+            return Some(Self::Model(MemoryLog::new()));
+        }
+        let mut rng = Stream::Front.of(plan.seed);
+        // Most have one drive, as most servers do; from six on there are two copies.
+        let drives = [1, 1, 1, 2, 4, 7][rng.below(6) as usize];
+        let (world, journal) = (World::new(drives), Arc::clone(journal));
+        Some(Self::Own(OwnLog { world, rng, journal, log: None }))
+    }
+
+    /// `store` behind this log, as a start finds it after `cut`: what it lacks is taken from the log.
+    pub(crate) fn before(&mut self, store: MemoryStore, cut: Cut) -> MemoryStore {
+        let log: Arc<dyn CommitLog> = match self {
+            Self::Model(log) => Arc::new(log.clone()),
+            Self::Own(own) => own.reopened(cut),
+        };
+        store.with_log(log).unwrap_or_else(|error| panic!("a log in memory can be read: {error}"))
+    }
+
+    /// Its small objects.
+    pub(crate) fn records(&self) -> Option<Arc<dyn SmallRecords>> {
+        match self {
+            Self::Model(log) => Some(Arc::new(log.clone())),
+            Self::Own(own) => own.log.clone().map(|log| log as Arc<dyn SmallRecords>),
+        }
+    }
+
+    /// The log, for its own work.
+    pub(crate) fn own(&self) -> Option<(Arc<Acknowledged>, Rng)> {
+        match self {
+            Self::Model(_) => None,
+            Self::Own(own) => own.log.clone().map(|log| (log, own.rng.clone())),
+        }
+    }
+}
+
+impl OwnLog {
+    /// Opens the log on what is left of its drives.
+    fn reopened(&mut self, cut: Cut) -> Arc<Acknowledged> {
+        if let Some(log) = self.log.take() {
+            let (acknowledged, end) = (log.entries.load(Ordering::Relaxed), self.world.position());
+            let at = acknowledged + self.rng.below((end - acknowledged) as u64 + 1) as usize;
+            // Closed in order, it writes down where it ends; else nobody sees what it writes from now on.
+            let left = match cut {
+                Cut::None => None,
+                Cut::Kill => Some(self.world.kill(at)),
+                Cut::PowerLoss => Some(self.world.crash(at, &mut self.rng)),
+            };
+            drop(log);
+            self.world = left.unwrap_or_else(|| self.world.kill(self.world.position()));
+        }
+        let (entropy, journal) = (u128::from(self.rng.next_u64()), Arc::clone(&self.journal));
+        let opened = IntakeLog::over(self.world.home(), self.world.directories(), entropy, |config| {
+            *config = Config {
+                driver: Driver::Caller,
+                clock: Arc::new(move || Time::from_nanos(journal.now_ms() * 1_000_000)),
+                log_bytes: LOG_BYTES,
+                fan_in: FAN_IN,
+                ..config.clone()
+            };
+        });
+        let log = opened.unwrap_or_else(|error| panic!("a log that no fault has met is opened: {error}"));
+        let entries = AtomicUsize::new(self.world.position());
+        let log = Acknowledged { log, world: self.world.clone(), entries, tasks: Notify::new() };
+        log.tasks.notify_one();
+        let log = Arc::new(log);
+        self.log = Some(Arc::clone(&log));
+        log
+    }
+}
+
+impl Acknowledged {
+    /// Lets tasks have their turns, for as long as a server lives.
+    pub(crate) async fn work(&self, mut rng: Rng, power: &Power) {
+        loop {
+            self.tasks.notified().await;
+            loop {
+                tokio::time::sleep(Duration::from_millis(rng.below(TURN_MAX_MS))).await;
+                power.step().await;
+                if !self.log.work(1) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// What was asked for last is acknowledged.
+    fn acknowledge(&self) {
+        self.entries.store(self.world.position(), Ordering::Relaxed);
+        self.tasks.notify_one();
+    }
+}
+
+impl CommitLog for Acknowledged {
+    fn append(&self, records: &[LogRecord]) -> Result<(), LogError> {
+        self.log.append(records)?;
+        self.acknowledge();
+        Ok(())
+    }
+
+    fn covered(&self, sequence: Sequence) {
+        self.log.covered(sequence);
+        self.tasks.notify_one();
+    }
+
+    fn retain(&self) {
+        self.log.retain();
+    }
+
+    fn replay(&self, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
+        self.log.replay(each)
+    }
+}
+
+impl SmallRecords for Acknowledged {
+    fn bytes(&self, at: &NamedSlot) -> BoxFuture<'_, io::Result<Option<u64>>> {
+        self.log.bytes(at)
+    }
+
+    fn read(&self, at: &NamedSlot, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>> {
+        self.log.read(at, range)
+    }
+
+    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<RecordEnd>>> {
+        self.log.read_end(at, bytes)
+    }
+
+    fn remove(&self, removals: Vec<Removal>) -> BoxFuture<'_, io::Result<()>> {
+        Box::pin(async {
+            self.log.remove(removals).await?;
+            self.acknowledge();
+            Ok(())
+        })
+    }
+
+    fn page(&self, from: &NamedSlot, limit: usize) -> BoxFuture<'_, io::Result<Vec<SmallRecord>>> {
+        self.log.page(from, limit)
+    }
+
+    fn slots_end(&self) -> u64 {
+        self.log.slots_end()
+    }
+
+    fn are_all_known(&self) -> bool {
+        self.log.are_all_known()
+    }
+
+    fn lacks_drive(&self) -> bool {
+        self.log.lacks_drive()
+    }
+}
