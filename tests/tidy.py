@@ -22,7 +22,7 @@ ARROWS = {
     "batch": set(),
     "s3": {"model", "catalog", "disk"},
     "server": {"model", "engine", "disk", "catalog", "intake", "workshop", "batch", "s3"},
-    "torture": {"model", "engine", "disk", "catalog", "workshop", "s3", "server"},
+    "torture": {"model", "engine", "disk", "catalog", "intake", "workshop", "s3", "server"},
     "ceph": {"model", "engine", "disk"},
     "cli": {"model", "engine", "disk", "sim", "server", "torture", "ceph"},
 }

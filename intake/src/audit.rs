@@ -13,7 +13,6 @@
 use crate::config::Config;
 use crate::drive::Drive;
 use crate::error::OpenError;
-use crate::log::RECORDS_OFFSET;
 use crate::lost::{Loss, LostPart};
 use crate::manifest::{Entry, FileKind, Manifest, ManifestWriter, Persisted, Slots, Standing, State};
 use crate::names::{DriveUuid, FileId};
@@ -79,7 +78,7 @@ pub(crate) fn standing(manifest: Option<&Manifest>, drive: &Drive, file: FileId)
 pub(crate) fn absent(manifest: Option<&Manifest>, drives: &[DriveUuid], there: &[FileId]) -> Vec<Entry> {
     let is_absent = |entry: &&Entry| {
         let is_wanted = match entry.state {
-            State::Live | State::Lost => entry.kind == FileKind::Shelf || has_records(entry),
+            State::Live | State::Lost => true,
             State::Retained | State::Replaced | State::Dead => false,
         };
         is_wanted && drives.contains(&entry.drive) && !there.contains(&entry.file)
@@ -163,9 +162,9 @@ fn name_all(
     }
 }
 
-/// Whether a log that is alive has records, as far as is known.
-pub(crate) fn has_records(entry: &Entry) -> bool {
-    matches!(entry.state, State::Live | State::Lost) && entry.bytes > RECORDS_OFFSET
+/// Whether a log may have records: its header was durable before it was named, and its length is noted later.
+pub(crate) fn may_have_records(entry: &Entry) -> bool {
+    matches!(entry.state, State::Live | State::Lost)
 }
 
 impl Findings {

@@ -20,6 +20,7 @@ use crate::table::{Index, LogTable};
 use crate::transform::{Progress, Transform, remove};
 use crate::view::View;
 use engine::shift::{LogId, PoolDrive, Shift, ShiftAction, ShiftEvent, TransformOutcome};
+use model::sabotage::{Sabotage, is_on};
 use model::{Attempt, Time};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, VecDeque};
@@ -412,7 +413,9 @@ impl Cycle {
         }
         let index = RwLock::new(Index { bytes: RECORDS_OFFSET, ..Index::default() });
         let table = Arc::new(LogTable { file: identity.file, drive, medium, first, index });
-        self.name_log(&table, reused)?;
+        if !is_on(Sabotage::ManifestWrittenLate) {
+            self.name_log(&table, reused)?;
+        }
         self.tables.insert(log, Arc::clone(&table));
         self.common().change(|view| {
             let mut view = view.clone();
@@ -434,8 +437,13 @@ impl Cycle {
             }
             manifest.name(Entry::of_log(table, false));
         });
-        // It has no records, and the next start takes it for a draft if it is still there.
-        named.inspect_err(|_| self.begin_remove(&table.drive, table.file))
+        // It has no records. Where the manifest may name it all the same, it stays; else the next start takes it for a
+        // draft if it is still there.
+        named.inspect_err(|_| {
+            if !self.shared.is_uncertain() {
+                self.begin_remove(&table.drive, table.file);
+            }
+        })
     }
 
     /// The log on duty, for the manifest.
@@ -591,6 +599,9 @@ impl Cycle {
             table.index.read().last <= covered && table.first > wanted && !table.drive.is_asleep()
         };
         let (mut gone, retained) = self.retained.drain(..).partition::<Vec<_>, _>(is_known);
+        if is_on(Sabotage::RemovedBeforeManifest) {
+            gone.iter().for_each(|table| self.begin_remove(&table.drive, table.file));
+        }
         self.retained = retained;
         let files: Vec<FileId> = gone.iter().map(|table| table.file).collect();
         if !files.is_empty()

@@ -3,7 +3,7 @@
 use crate::ack::{Ack, ack};
 use crate::config::{Config, ENTRY_BYTES_MAX};
 use crate::cycle::Cycle;
-use crate::driver::Driven;
+use crate::driven::Driven;
 use crate::error::{OpenError, PutError, ReadError};
 use crate::follower::{Follower, NoFollower};
 use crate::levelling::Lacking;
@@ -151,10 +151,16 @@ impl Intake {
         Ok(acks)
     }
 
-    /// Where the caller drives the intake ([`Config::driver`]): runs so many of the tasks that wait, as logs that become
-    /// shelves and merges. Whether tasks wait still. With threads there is nothing to do.
+    /// Where the caller drives the intake ([`Config::driver`]): runs so many of the tasks that wait, as logs that
+    /// become shelves and merges. Whether tasks wait still. With threads there is nothing to do.
     pub fn work(&self, tasks: usize) -> bool {
         self.writer.work(&self.shared, tasks)
+    }
+
+    /// Writes what waits, and ends: nothing is taken in any more. Transformations that are under way end by themselves.
+    /// What is dropped is closed.
+    pub fn close(&self) {
+        self.writer.end(&self.shared);
     }
 
     /// Whether it has threads of its own, so that a read may be left to wait in another one.
@@ -339,10 +345,8 @@ impl Intake {
 }
 
 impl Drop for Intake {
-    /// Writes what waits, and ends. Transformations that are under way end by themselves.
     fn drop(&mut self) {
-        self.shared.queue.close();
-        self.writer.end(&self.shared);
+        self.close();
     }
 }
 

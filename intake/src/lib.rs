@@ -59,6 +59,7 @@ mod bytes;
 mod config;
 mod cycle;
 mod drive;
+mod driven;
 mod driver;
 mod error;
 mod follower;

@@ -9,7 +9,7 @@
 //! Memory and time are bounded by the logs (one image at a time, and all indexes) and by the number of shelves, not by
 //! what lies in shelves.
 
-use crate::audit::{self, Findings, Lack, has_records};
+use crate::audit::{self, Findings, Lack, may_have_records};
 use crate::bytes::Damage;
 use crate::config::Config;
 use crate::drive::Drive;
@@ -270,7 +270,7 @@ impl OpenedCycle {
     ) {
         for (drive, file) in misnamed {
             let name = Name::Log(file).to_string();
-            let entry = manifest.and_then(|manifest| manifest.entry(file)).filter(|entry| has_records(entry));
+            let entry = manifest.and_then(|manifest| manifest.entry(file)).filter(|entry| may_have_records(entry));
             match is_room(&drive, &name, dead) {
                 Ok(true) if entry.is_none() => drop(drive.directory.remove(&name)),
                 Ok(_) => self.lose(&drive, name, Damage::Elsewhere.to_string(), entry),
@@ -402,9 +402,15 @@ fn read_logs(
         let known = known(sealed.get(&log.file).copied(), entry);
         let is_dead = dead.contains(&log.file);
         let name = Name::Log(log.file).to_string();
-        let may_be_empty = known.sealed.is_none() && entry.is_none_or(|entry| !has_records(entry));
+        let may_be_empty = known.sealed.is_none() && entry.is_none_or(|entry| !may_have_records(entry));
         if log.header.is_none() && may_be_empty && was_never_begun(&log, &name, dead) {
             drop(log.drive.directory.remove(&name));
+            continue;
+        }
+        let alive = entry.filter(|entry| may_have_records(entry));
+        if alive.is_some() && known.sealed.is_none() && log.medium.bytes().is_ok_and(|bytes| bytes < RECORDS_OFFSET) {
+            opened.lose(&log.drive, name, "it is cut off within its header".into(), alive);
+            opened.findings.absent.extend(alive.cloned());
             continue;
         }
         match read_log(&log, known) {

@@ -53,6 +53,14 @@ pub enum Sabotage {
     LeftOversForgotten,
     /// A recovery takes what it finds last for the newest.
     RecoverTakesTheLast,
+    /// A log has records before the manifest names it.
+    ManifestWrittenLate,
+    /// A dead log is removed before the manifest says that it is dead.
+    RemovedBeforeManifest,
+    /// A rotation that lost something is taken for one that has everything.
+    CopyBelievedComplete,
+    /// A recovery marks the workshop as its own before its catalog is in place.
+    RecoverMarksItsSource,
 }
 
 /// True if this is a build with bugs in it.

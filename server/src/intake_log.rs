@@ -306,6 +306,16 @@ impl IntakeLog {
         Self::open_in(home, directories, entropy, set)
     }
 
+    /// Ends it, whoever holds it still.
+    pub fn close(&self) {
+        self.intake.close();
+    }
+
+    /// The pool that it is on: the same for as long as there is one.
+    pub fn pool(&self) -> PoolUuid {
+        self.pool
+    }
+
     /// Where its caller drives it, for virtual time: runs so many of the tasks that wait ([`Intake::work`]).
     pub fn work(&self, tasks: usize) -> bool {
         self.intake.work(tasks)

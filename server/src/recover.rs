@@ -43,6 +43,7 @@ use catalog::{
 use disk::clock::wall_ms;
 use disk::{DirectoryDrive, Drive, RackUuid};
 use futures::future::BoxFuture;
+use model::sabotage::{Sabotage, is_on};
 use publish::{COPIES, DRAFT, Manifest, ORDER, io_error, publish, remove_drafts};
 use sources::{ReadLog, Workshop, make_what_is_missing};
 use std::path::{Path, PathBuf};
@@ -307,7 +308,14 @@ pub async fn finish(
     report.owners = catalog.owners_without_keys(ROOT).await?;
     catalog.keep_unknown().await?;
     let survey = match staged {
-        Some(staged) => Staging::new(staged, u64::MAX).survey().await?,
+        Some(staged) => {
+            let staging = Staging::new(staged, u64::MAX);
+            if is_on(Sabotage::RecoverMarksItsSource) {
+                staging.mark_run(1).await?;
+                staging.remove_other_marks(staging.marked_runs().await?, 1).await?;
+            }
+            staging.survey().await?
+        }
         None => Survey::default(),
     };
     let Survey { slots_end, marked_runs: marked } = survey;

@@ -8,12 +8,15 @@
 //! what was not synced any part.
 
 use crate::journal::Journal;
+use crate::kinds::FaultKind;
+use crate::log_files::{self, Files};
+use crate::overlay::Overlay;
 use crate::plan::{LOGGED_FROM, Plan, Stream};
 use crate::power::Power;
 use catalog::{CommitLog, LogError, LogRecord, MemoryLog, MemoryStore, Sequence};
 use futures::future::BoxFuture;
 use intake::medium::memory::World;
-use intake::{Config, Driver};
+use intake::{Config, Driver, PoolUuid};
 use model::{Rng, Time};
 use server::intake_log::IntakeLog;
 use std::io;
@@ -33,6 +36,9 @@ const FAN_IN: usize = 3;
 /// A task has its turn at most so long after the one before, in milliseconds.
 const TURN_MAX_MS: u64 = 20_000;
 
+/// So long after a change the log writes down how long it is.
+const LENGTHS_NOTED: Duration = Duration::from_millis(500);
+
 /// The log in front of a catalog.
 pub(crate) enum Front {
     Model(MemoryLog),
@@ -42,8 +48,10 @@ pub(crate) enum Front {
 /// How a life ended, to the media of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// The server was closed, or nothing is known of it.
+    /// There is none: the log is opened again for another catalog.
     None,
+    /// The server was closed in order.
+    Closed,
     Kill,
     PowerLoss,
 }
@@ -54,6 +62,12 @@ pub(crate) struct OwnLog {
     rng: Rng,
     journal: Arc<Journal>,
     log: Option<Arc<Acknowledged>>,
+    /// Its files are damaged at times, where that is so.
+    damaged: Option<Overlay>,
+    /// The pool that the catalog was used with.
+    pool: Option<PoolUuid>,
+    /// Its files as they were when it was opened before.
+    older: Files,
 }
 
 /// A log that knows what of its drives' journal was acknowledged.
@@ -67,9 +81,9 @@ pub(crate) struct Acknowledged {
 }
 
 impl Front {
-    /// That of `plan`, if it has one: every other run has.
-    pub(crate) fn of(plan: &Plan, journal: &Arc<Journal>) -> Option<Self> {
-        if plan.seed.is_multiple_of(2) {
+    /// That of `plan`, if it has one.
+    pub(crate) fn of(plan: &Plan, (journal, overlay): (&Arc<Journal>, &Overlay)) -> Option<Self> {
+        if !plan.has_log() {
             return None;
         }
         if plan.seed < LOGGED_FROM {
@@ -77,9 +91,10 @@ impl Front {
         }
         let mut rng = Stream::Front.of(plan.seed);
         // Most have one drive, as most servers do; from six on there are two copies.
-        let drives = [1, 1, 1, 2, 4, 7][rng.below(6) as usize];
+        let drives = [1, 1, 1, 2, 4, 6][rng.below(6) as usize];
         let (world, journal) = (World::new(drives), Arc::clone(journal));
-        Some(Self::Own(OwnLog { world, rng, journal, log: None }))
+        let damaged = plan.has(FaultKind::LogFileDamaged).then(|| overlay.clone());
+        Some(Self::Own(OwnLog { world, rng, journal, log: None, damaged, pool: None, older: Files::new() }))
     }
 
     /// `store` behind this log, as a start finds it after `cut`: what it lacks is taken from the log.
@@ -112,34 +127,69 @@ impl OwnLog {
     /// Opens the log on what is left of its drives.
     fn reopened(&mut self, cut: Cut) -> Arc<Acknowledged> {
         if let Some(log) = self.log.take() {
-            let (acknowledged, end) = (log.entries.load(Ordering::Relaxed), self.world.position());
-            let at = acknowledged + self.rng.below((end - acknowledged) as u64 + 1) as usize;
-            // Closed in order, it writes down where it ends; else nobody sees what it writes from now on.
-            let left = match cut {
-                Cut::None => None,
-                Cut::Kill => Some(self.world.kill(at)),
-                Cut::PowerLoss => Some(self.world.crash(at, &mut self.rng)),
-            };
-            drop(log);
-            self.world = left.unwrap_or_else(|| self.world.kill(self.world.position()));
+            self.cut(&log, cut);
         }
+        let log = self.opened_damaged(cut).unwrap_or_else(|| {
+            let opened = self.open(&self.world.clone());
+            opened.unwrap_or_else(|error| panic!("a log that no fault has met is opened: {error}"))
+        });
+        let pool = *self.pool.get_or_insert(log.pool());
+        assert_eq!(pool, log.pool(), "a pool stays the same");
+        self.older = log_files::files(&self.world);
+        let entries = AtomicUsize::new(self.world.position());
+        let log = Arc::new(Acknowledged { log, world: self.world.clone(), entries, tasks: Notify::new() });
+        log.tasks.notify_one();
+        self.log = Some(Arc::clone(&log));
+        log
+    }
+
+    /// The drives as `cut` leaves them.
+    fn cut(&mut self, log: &Acknowledged, cut: Cut) {
+        let (acknowledged, end) = (log.entries.load(Ordering::Relaxed), self.world.position());
+        let at = acknowledged + self.rng.below((end - acknowledged) as u64 + 1) as usize;
+        self.world = match cut {
+            Cut::None => self.world.kill(end),
+            Cut::Closed => {
+                log.log.close();
+                self.world.kill(self.world.position())
+            }
+            Cut::Kill => self.world.kill(at),
+            Cut::PowerLoss => self.world.crash(at, &mut self.rng),
+        };
+    }
+
+    /// The log, if it was damaged and a start finds everything all the same. If the start notices, the operator puts
+    /// back what was there.
+    fn opened_damaged(&mut self, cut: Cut) -> Option<IntakeLog> {
+        let overlay = self.damaged.clone().filter(|_| cut != Cut::None && self.rng.below(2) == 0)?;
+        let world = self.world.kill(self.world.position());
+        let what = log_files::damage(&world, &self.older, cut == Cut::Closed, &mut self.rng)?;
+        overlay.count(FaultKind::LogFileDamaged);
+        let (found, log) = match self.open(&world) {
+            Ok(log) if self.pool != Some(log.pool()) => ("it is another pool by now".to_owned(), None),
+            Ok(log) if log.are_all_known() => ("a start finds everything".to_owned(), Some(log)),
+            Ok(_) => ("a start knows that something is missing".to_owned(), None),
+            Err(error) => (format!("the start is refused: {error}"), None),
+        };
+        self.journal.note(|| format!("{what}: {found}"));
+        if log.is_some() {
+            self.world = world;
+        }
+        log
+    }
+
+    fn open(&mut self, world: &World) -> io::Result<IntakeLog> {
         let (entropy, journal) = (u128::from(self.rng.next_u64()), Arc::clone(&self.journal));
-        let opened = IntakeLog::over(self.world.home(), self.world.directories(), entropy, |config| {
+        IntakeLog::over(world.home(), world.directories(), entropy, |config| {
             *config = Config {
                 driver: Driver::Caller,
                 clock: Arc::new(move || Time::from_nanos(journal.now_ms() * 1_000_000)),
                 log_bytes: LOG_BYTES,
                 fan_in: FAN_IN,
+                needs_all: true,
                 ..config.clone()
             };
-        });
-        let log = opened.unwrap_or_else(|error| panic!("a log that no fault has met is opened: {error}"));
-        let entries = AtomicUsize::new(self.world.position());
-        let log = Acknowledged { log, world: self.world.clone(), entries, tasks: Notify::new() };
-        log.tasks.notify_one();
-        let log = Arc::new(log);
-        self.log = Some(Arc::clone(&log));
-        log
+        })
     }
 }
 
@@ -148,12 +198,11 @@ impl Acknowledged {
     pub(crate) async fn work(&self, mut rng: Rng, power: &Power) {
         loop {
             self.tasks.notified().await;
-            loop {
+            tokio::time::sleep(LENGTHS_NOTED).await;
+            while self.log.work(0) {
                 tokio::time::sleep(Duration::from_millis(rng.below(TURN_MAX_MS))).await;
                 power.step().await;
-                if !self.log.work(1) {
-                    break;
-                }
+                self.log.work(1);
             }
         }
     }

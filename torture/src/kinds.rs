@@ -89,11 +89,13 @@ pub enum FaultKind {
     SpunByOthers,
     /// Some listings of the catalog fail.
     CatalogUnlisted,
+    /// Files of the log in front of the catalog are damaged as a whole, while no server runs.
+    LogFileDamaged,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::BitRot,
         Self::BadSector,
         Self::LostFile,
@@ -135,6 +137,7 @@ impl FaultKind {
         Self::RepeatedAnswer,
         Self::SpunByOthers,
         Self::CatalogUnlisted,
+        Self::LogFileDamaged,
     ];
 
     /// Its name, for people.
@@ -181,12 +184,13 @@ impl FaultKind {
             Self::RepeatedAnswer => "repeated answer",
             Self::SpunByOthers => "drive started by another program",
             Self::CatalogUnlisted => "failed listings of the catalog",
+            Self::LogFileDamaged => "damaged file of the log",
         }
     }
 
     /// True of those that end a life of the server, and so are drawn between lives.
     pub fn ends_a_life(self) -> bool {
-        matches!(self, Self::PowerLoss | Self::Kill | Self::OlderCatalog | Self::LostCatalog)
+        matches!(self, Self::PowerLoss | Self::Kill | Self::OlderCatalog | Self::LostCatalog | Self::LogFileDamaged)
     }
 
     /// True of those that the storm between two crashes draws from.

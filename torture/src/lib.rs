@@ -28,6 +28,7 @@ mod journal;
 mod kinds;
 mod life;
 mod limits;
+mod log_files;
 mod operator;
 mod overlay;
 mod panics;

@@ -116,7 +116,7 @@ impl Run<'_> {
                 self.site.overlay.count(FaultKind::Kill);
                 self.reopen_log(Cut::Kill);
             }
-            LifeEnd::Stopped => self.reopen_log(Cut::None),
+            LifeEnd::Stopped => self.reopen_log(Cut::Closed),
         }
         self.site.power.restore();
         self.site.catalog.set_full(false);
@@ -130,9 +130,8 @@ impl Run<'_> {
     /// The next start opens the log in front of the catalog again.
     fn reopen_log(&mut self, cut: Cut) {
         if self.site.has_own_log() {
-            // Nobody holds the log then, and it is closed.
-            self.site.catalog = self.site.catalog.crash();
-            self.site.catalog = self.site.behind_front(self.site.catalog.clone(), cut);
+            let store = self.site.catalog.crash();
+            self.site.catalog = self.site.behind_front(store, cut);
         }
     }
 
@@ -151,10 +150,17 @@ impl Run<'_> {
     /// The catalog is put back from a backup, used for a while, and replaced by the newest.
     fn live_with_older(&mut self, older: catalog::MemoryStore, before: &Reference) {
         self.site.journal.note(|| "the catalog is put back from a backup".to_owned());
+        let backed_up = older.sequence();
         let older = self.site.behind_front(older, Cut::None).numbered_above(self.site.catalog.sequence());
         if older.behind_log().is_none() && older.sequence() == self.site.catalog.sequence() {
             self.site.journal.note(|| "its log has all that it lacks: it is the newest".to_owned());
             self.site.catalog = older;
+            return;
+        }
+        if older.sequence() != backed_up {
+            self.site.journal.note(|| "its log has some of what it lacks: no model says what it holds".to_owned());
+            let newest = self.site.catalog.crash();
+            self.site.catalog = self.site.behind_front(newest, Cut::None);
             return;
         }
         self.site.overlay.count(FaultKind::OlderCatalog);

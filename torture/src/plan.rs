@@ -77,6 +77,8 @@ pub(crate) enum Stream {
     },
     /// The drives of the log in front of the catalog, and its turns.
     Front,
+    /// Whether a catalog that was recovered is thrown away.
+    Again,
 }
 
 impl Stream {
@@ -89,6 +91,7 @@ impl Stream {
             Self::Checks => 6,
             Self::Scrubs => 7,
             Self::Front => 8,
+            Self::Again => 9,
             Self::Client { round, client, op } => 1 << 40 | round << 32 | client << 24 | op,
             Self::Storm { round, fault } => 2 << 40 | round << 32 | fault,
             Self::Pace { round } => 3 << 40 | round,
@@ -510,6 +513,9 @@ const KINDS_BEFORE_LOST: usize = 6;
 /// The later ones that runs below [`MONTHS_FROM`] know.
 const KINDS_BEFORE_MONTHS: usize = 8;
 
+/// The later ones that runs below [`LOGGED_FROM`] know.
+const KINDS_BEFORE_LOGGED: usize = 11;
+
 /// Which kinds there are: each run switches some off, and every seventh all.
 fn kinds(seed: u64, rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
     if rng.below(7) == 0 {
@@ -521,6 +527,7 @@ fn kinds(seed: u64, rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
         0..ABSENT_FROM => KINDS_BEFORE_ABSENT,
         ABSENT_FROM..LOST_FROM => KINDS_BEFORE_LOST,
         LOST_FROM..MONTHS_FROM => KINDS_BEFORE_MONTHS,
+        MONTHS_FROM..LOGGED_FROM => KINDS_BEFORE_LOGGED,
         _ => later.len(),
     };
     let later = &later[..known];
@@ -695,6 +702,11 @@ impl Plan {
     /// True if there are faults of this kind.
     pub(crate) fn has(&self, kind: FaultKind) -> bool {
         self.kinds.contains(&kind) && !self.without.contains(&kind)
+    }
+
+    /// True if there is a log in front of the catalog: in every other run.
+    pub fn has_log(&self) -> bool {
+        !self.seed.is_multiple_of(2)
     }
 
     /// True if `item` is left out.

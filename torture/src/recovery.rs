@@ -17,7 +17,7 @@ use crate::content::serial_of;
 use crate::front::Cut;
 use crate::journal::Rule;
 use crate::kinds::FaultKind;
-use crate::plan::Left;
+use crate::plan::{LOGGED_FROM, Left, Stream};
 use crate::reference::{At, Reference};
 use crate::site::{BUCKET, RACK, Site};
 use catalog::{Catalog, MemoryStore, Object, Place, Store};
@@ -37,8 +37,13 @@ pub(crate) fn lose(site: &mut Site, reference: &Reference, (left, copy): (Left, 
     let recovered = site.offline(async |site| Loss { site, reference }.recover(left, copy).await);
     site.overlay.state().pull_dead(false);
     match recovered {
-        Ok(None) => {}
-        Ok(Some(store)) => {
+        Ok(Outcome::NotLost) => {}
+        Ok(Outcome::ThrownAway(store)) => {
+            site.overlay.count(FaultKind::LostCatalog);
+            site.forget_log();
+            site.catalog = store;
+        }
+        Ok(Outcome::Again(store)) => {
             site.overlay.count(FaultKind::LostCatalog);
             site.forget_log();
             site.catalog = store;
@@ -51,14 +56,27 @@ pub(crate) fn lose(site: &mut Site, reference: &Reference, (left, copy): (Left, 
     }
 }
 
+/// What became of a catalog that was to be lost.
+enum Outcome {
+    /// It is not: no model says what would come back.
+    NotLost,
+    /// It was found again, and what was recovered is thrown away.
+    ThrownAway(MemoryStore),
+    /// It was made again.
+    Again(MemoryStore),
+}
+
+/// One of so many recoveries is thrown away.
+const THROWN_AWAY_OF: u64 = 4;
+
 struct Loss<'a> {
     site: &'a Site,
     reference: &'a Reference,
 }
 
 impl Loss<'_> {
-    /// The recovered catalog; `None` if it is not lost after all, since no model says what would come back.
-    async fn recover(&self, left: Left, copy: &MemoryStore) -> Result<Option<MemoryStore>, ServerError> {
+    /// The catalog is recovered, and from [`LOGGED_FROM`] on once before that, by a recovery that was killed.
+    async fn recover(&self, left: Left, copy: &MemoryStore) -> Result<Outcome, ServerError> {
         self.site.open_log().await;
         let old = Catalog::open_read_only(Arc::new(self.site.catalog.clone())).await?;
         let kept = match left {
@@ -68,21 +86,37 @@ impl Loss<'_> {
         };
         let based_on = Catalog::open_read_only(Arc::new(kept.clone())).await?;
         if left != Left::Journal && (self.site.has_front() || !drives_are_as_in(&old, &based_on, self.site).await?) {
-            return Ok(None);
+            return Ok(Outcome::NotLost);
         }
         self.site.journal.note(|| format!("the catalog is lost, and made again from this: {left:?}"));
         self.site.show_catalog().await?;
-        let store = self.site.behind_front(kept, Cut::None).numbered_above(self.site.catalog.sequence());
+        let floor = self.site.catalog.sequence();
+        let draft = |kept: &MemoryStore| self.site.behind_front(kept.snapshot(), Cut::None).numbered_above(floor);
+        let mut before = None;
+        if self.site.plan.seed >= LOGGED_FROM {
+            before = Some(self.made_again(&draft(&kept), left).await?.0);
+            if Stream::Again.of(self.site.plan.seed).below(THROWN_AWAY_OF) == 0 {
+                self.site.journal.note(|| "the catalog is found again, and the recovered one thrown away".to_owned());
+                return Ok(Outcome::ThrownAway(self.site.behind_front(self.site.catalog.crash(), Cut::None)));
+            }
+        }
+        let store = draft(&kept);
         let (catalog, report) = self.made_again(&store, left).await?;
         self.site.journal.note(|| format!("recovered: {report:?}"));
         for key in self.reference.keys_of(BUCKET) {
             let at = (BUCKET.to_owned(), key);
             let (was, is) = (entry(&old, &at).await, entry(&catalog, &at).await);
+            if let Some(before) = &before {
+                let first = entry(before, &at).await;
+                self.site.journal.demand(first == is, Rule::Kept, || {
+                    format!("{} of a second recovery holds {is:?}, and {first:?} of the first", at.1)
+                });
+            }
             let before = entry(&based_on, &at).await;
             self.judge(&at, (&was, &before, &is), left);
             self.take_over(&catalog, &at, (was, is)).await?;
         }
-        Ok(Some(store))
+        Ok(Outcome::Again(store))
     }
 
     /// What the recovery makes of `store`.

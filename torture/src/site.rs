@@ -129,7 +129,7 @@ impl Site {
         overlay.state().gives_up = plan.gives_up();
         overlay.state().groups = spec.drives.iter().map(|drive| layout.group_of(drive.id)).collect();
         let journal = Arc::new(Journal::default());
-        let mut front = Front::of(&plan, &journal);
+        let mut front = Front::of(&plan, (&journal, &overlay));
         Self {
             power: Power::default(),
             catalog: behind(front.as_mut(), MemoryStore::new().with_delay(plan.commit_delay), Cut::None),

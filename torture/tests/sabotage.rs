@@ -11,7 +11,7 @@ use model::sabotage::{Sabotage, switch};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use torture::{FaultKind, LOST_FROM, Plan, Violation, history, run, shrink};
+use torture::{FaultKind, LOGGED_FROM, LOST_FROM, Plan, Violation, history, run, shrink};
 
 /// Each bug is caught within so many seeds that can meet it.
 const SEEDS: u64 = 200;
@@ -20,7 +20,7 @@ const SEEDS: u64 = 200;
 const TRIES: u64 = 300;
 
 /// Every bug.
-const ALL: [Sabotage; 22] = [
+const ALL: [Sabotage; 26] = [
     Sabotage::DriveLabelUnchecked,
     Sabotage::StackIdentityUnchecked,
     Sabotage::RecordChecksumIgnored,
@@ -43,6 +43,10 @@ const ALL: [Sabotage; 22] = [
     Sabotage::CloneBelieved,
     Sabotage::LeftOversForgotten,
     Sabotage::RecoverTakesTheLast,
+    Sabotage::ManifestWrittenLate,
+    Sabotage::RemovedBeforeManifest,
+    Sabotage::CopyBelievedComplete,
+    Sabotage::RecoverMarksItsSource,
 ];
 
 /// A name, and what it breaks.
@@ -76,6 +80,14 @@ fn described(bug: Sabotage) -> (&'static str, &'static str) {
         Sabotage::RecoverTakesTheLast => {
             ("recover takes the last", "an old version is recovered in a newer one's place")
         }
+        Sabotage::ManifestWrittenLate => ("manifest written late", "a log has records before the manifest names it"),
+        Sabotage::RemovedBeforeManifest => {
+            ("removed before the manifest", "a dead log is removed before the manifest says that it is dead")
+        }
+        Sabotage::CopyBelievedComplete => ("copy believed complete", "a rotation that lost something is believed"),
+        Sabotage::RecoverMarksItsSource => {
+            ("recover marks its source", "a recovery that was thrown away has changed the workshop")
+        }
     }
 }
 
@@ -95,14 +107,20 @@ fn may_meet(bug: Sabotage, plan: &Plan) -> bool {
         Sabotage::MissingLabelIgnored => has(FaultKind::EmptiedDrive),
         Sabotage::CloneBelieved => has(FaultKind::ClonedDrive),
         Sabotage::LeftOversForgotten => plan.returns || plan.policy.tries_given_up,
-        Sabotage::RecoverTakesTheLast => has(FaultKind::LostCatalog),
+        Sabotage::RecoverTakesTheLast | Sabotage::RecoverMarksItsSource => has(FaultKind::LostCatalog),
+        Sabotage::ManifestWrittenLate | Sabotage::RemovedBeforeManifest => plan.has_log(),
+        Sabotage::CopyBelievedComplete => plan.has_log() && has(FaultKind::LogFileDamaged),
         _ => true,
     }
 }
 
 /// The first of the seeds that are run: what a bug is in is done from there on.
 fn first_seed(bug: Sabotage) -> u64 {
-    if bug as u8 >= Sabotage::MissingLabelIgnored as u8 { LOST_FROM } else { 0 }
+    match bug as u8 {
+        number if number >= Sabotage::ManifestWrittenLate as u8 => LOGGED_FROM,
+        number if number >= Sabotage::MissingLabelIgnored as u8 => LOST_FROM,
+        _ => 0,
+    }
 }
 
 /// The first of the seeds that breaks a rule, with `bug` on; and what it breaks. Without a bug none of them does:

@@ -146,6 +146,28 @@ impl World {
         state.journal.push(Entry::Sync(file));
     }
 
+    /// Puts a file with these bytes in the place of whatever has that name, or removes it, durably and behind
+    /// everybody's back.
+    pub fn put_file(&self, drive: usize, name: &str, bytes: Option<Vec<u8>>) {
+        let mut state = self.0.state.lock();
+        let mut changes = Vec::new();
+        if state.drives[drive].names.contains_key(name) {
+            changes.push(Names::Remove(name.into()));
+        }
+        if let Some(bytes) = bytes {
+            let file = state.files.len();
+            state.journal.push(Entry::Data(file, Data::Write(0, bytes.as_slice().into())));
+            state.journal.push(Entry::Sync(file));
+            state.files.push(bytes);
+            changes.push(Names::Create(name.into(), file));
+        }
+        for change in changes {
+            apply_names(&mut state.drives[drive].names, &change);
+            state.journal.push(Entry::Names(drive, change));
+        }
+        state.journal.push(Entry::SyncNames(drive));
+    }
+
     /// What may be left if power fails after the first `position` entries of the journal. `position` is at most
     /// [`Self::position`]. Faults are gone.
     #[must_use]

@@ -1,0 +1,94 @@
+//! The writer along with whoever drives it ([`crate::driver`]).
+
+use crate::driver::{Driver, Handle};
+use crate::shared::Shared;
+use crate::writer::{Turned, Writer};
+use parking_lot::Mutex;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// A writer along with its driver.
+pub(crate) enum Driven {
+    Thread(Mutex<Option<Handle>>),
+    Caller(Mutex<Option<Writer>>),
+}
+
+impl Driven {
+    pub(crate) fn begin(driver: Driver, mut writer: Writer) -> io::Result<Self> {
+        match driver {
+            Driver::Threads => {
+                let run = move || {
+                    let shared = Arc::clone(&writer.shared);
+                    // Also if this thread panics, nobody waits for ever.
+                    let _closing = Closing(&shared);
+                    while writer.turn(writer.patience(), false) != Turned::End {}
+                    writer.end();
+                };
+                let thread = thread::Builder::new().name("intake-writer".into()).spawn(run)?;
+                Ok(Self::Thread(Mutex::new(Some(Handle::of(thread)))))
+            }
+            Driver::Caller => Ok(Self::Caller(Mutex::new(Some(writer)))),
+        }
+    }
+
+    /// Takes in what waits, and runs so many tasks, where it is the caller who does that. Whether tasks wait still.
+    pub(crate) fn work(&self, shared: &Shared, mut tasks: usize) -> bool {
+        let Self::Caller(writer) = self else { return false };
+        let mut writer = writer.lock();
+        let Some(writer) = writer.as_mut() else { return false };
+        let (mut has_looked, mut forced) = (false, false);
+        loop {
+            match writer.turn(Duration::ZERO, forced) {
+                Turned::Worked => forced = false,
+                Turned::End => break,
+                Turned::Idle if !has_looked && writer.patience().is_zero() => {
+                    has_looked = true;
+                    writer.look_around();
+                }
+                Turned::Idle => {
+                    let is_awaited = shared.queue.bytes() > 0 || writer.has_flushes();
+                    if (tasks > 0 || is_awaited) && shared.tasks.run_one() {
+                        tasks = tasks.saturating_sub(1);
+                    } else if forced || shared.queue.bytes() == 0 {
+                        break;
+                    } else {
+                        // Nothing is under way after which there would be room.
+                        forced = true;
+                    }
+                }
+            }
+        }
+        shared.tasks.wait()
+    }
+
+    /// Writes what waits, and ends. Nothing is taken in any more.
+    pub(crate) fn end(&self, shared: &Shared) {
+        shared.queue.close();
+        self.work(shared, 0);
+        match self {
+            Self::Thread(thread) => {
+                if let Some(thread) = thread.lock().take() {
+                    thread.join("the intake's writer");
+                }
+            }
+            Self::Caller(writer) => {
+                shared.tasks.clear();
+                if let Some(writer) = writer.lock().take() {
+                    writer.end();
+                }
+                shared.queue.abort();
+            }
+        }
+    }
+}
+
+/// Ends the queue when it is dropped.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.queue.abort();
+    }
+}

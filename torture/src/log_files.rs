@@ -1,0 +1,84 @@
+//! Files of the log's drives that are damaged as a whole while no server runs: removed, emptied, cut off, older, there
+//! twice; and drives whose files are all gone, or all older.
+//!
+//! What a start does not notice must do no harm: whatever was acknowledged is read as before. A kill may have left up
+//! to a second of changes at the end of a log of which no other file says that they are there; so only what a log in
+//! order has left is cut off or made older.
+
+use intake::medium::memory::World;
+use model::Rng;
+use std::collections::BTreeMap;
+
+/// The files of each drive, and of the home, which is the last.
+pub(crate) type Files = Vec<BTreeMap<String, Vec<u8>>>;
+
+/// The rotation with the first three of six drives is damaged, and the other one never.
+const OF_ONE_ROTATION: usize = 3;
+
+/// The files of `world`.
+pub(crate) fn files(world: &World) -> Files {
+    (0..=world.home_drive()).map(|drive| world.files(drive).into_iter().collect()).collect()
+}
+
+/// Damages files of `world`, and says how; `older` are the files as they once were. `None` if there is nothing to
+/// damage.
+pub(crate) fn damage(world: &World, older: &Files, is_closed: bool, rng: &mut Rng) -> Option<String> {
+    let drives = world.home_drive();
+    let reach = if drives == 2 * OF_ONE_ROTATION { OF_ONE_ROTATION } else { drives };
+    let drive = if rng.below(4) == 0 { drives } else { rng.below(reach as u64) as usize };
+    let now: BTreeMap<String, Vec<u8>> = world.files(drive).into_iter().collect();
+    let kinds = if is_closed { 8 } else { 3 };
+    let kind = rng.below(kinds);
+    let (name, bytes) = now.iter().nth(rng.below(now.len().max(1) as u64) as usize)?;
+    let length = bytes.len() as u64;
+    let what = match kind {
+        0 => {
+            world.put_file(drive, name, None);
+            "is removed".to_owned()
+        }
+        1 => {
+            let twin = twin(name, rng);
+            world.put_file(drive, &twin, Some(bytes.clone()));
+            format!("is there as {twin}, too")
+        }
+        2 => {
+            now.keys().for_each(|name| world.put_file(drive, name, None));
+            return Some(format!("drive {drive} of the log is emptied"));
+        }
+        3 => {
+            world.put_file(drive, name, Some(Vec::new()));
+            "is emptied".to_owned()
+        }
+        4 => {
+            let left = rng.below(length + 1);
+            world.put_file(drive, name, Some(bytes[..left as usize].to_vec()));
+            format!("is cut off after {left} of {length} bytes")
+        }
+        5 => {
+            let before = older.get(drive)?.get(name).filter(|before| *before != bytes)?;
+            world.put_file(drive, name, Some(before.clone()));
+            "is as it was".to_owned()
+        }
+        6 => {
+            let before = older.get(drive).filter(|before| !before.is_empty())?;
+            now.keys().for_each(|name| world.put_file(drive, name, None));
+            before.iter().for_each(|(name, bytes)| world.put_file(drive, name, Some(bytes.clone())));
+            return Some(format!("drive {drive} of the log is as it was"));
+        }
+        _ => {
+            let mut grown = bytes.clone();
+            grown.extend((0..rng.between(1, 9_000)).map(|_| rng.next_u64() as u8));
+            world.put_file(drive, name, Some(grown));
+            "has garbage behind it".to_owned()
+        }
+    };
+    Some(format!("{name} on drive {drive} of the log {what}"))
+}
+
+/// A name like this one, with another number.
+fn twin(name: &str, rng: &mut Rng) -> String {
+    let digit = char::from_digit(rng.below(10) as u32, 10).unwrap_or('0');
+    let at = name.rfind('.').unwrap_or(name.len());
+    let end = name[..at].char_indices().next_back().map_or(0, |(at, _)| at);
+    format!("{}{digit}{}", &name[..end], &name[at..])
+}
