@@ -31,6 +31,8 @@ pub(crate) struct Findings {
     pub(crate) absent: Vec<Entry>,
     /// What it lacks that only another rotation can make good.
     pub(crate) lacks: Vec<Lack>,
+    /// Logs that are shelves already, and that are retained for the caller, as far as they are not there or damaged.
+    pub(crate) unshown: Vec<Lack>,
     /// Files of runs that the manifest does not know.
     pub(crate) strange: Vec<String>,
     /// Shelves that do not count.
@@ -74,12 +76,13 @@ pub(crate) fn standing(manifest: Option<&Manifest>, drive: &Drive, file: FileId)
     manifest.map_or(Standing::Alive, |manifest| manifest.standing(drive.uuid, file))
 }
 
-/// What is named as alive, or as lost, on `drives` that can be read, and is none of the files that are `there`.
+/// What is named as alive, as retained or as lost, on `drives` that can be read, and is none of the files that are
+/// `there`.
 pub(crate) fn absent(manifest: Option<&Manifest>, drives: &[DriveUuid], there: &[FileId]) -> Vec<Entry> {
     let is_absent = |entry: &&Entry| {
         let is_wanted = match entry.state {
-            State::Live | State::Lost => true,
-            State::Retained | State::Replaced | State::Dead => false,
+            State::Live | State::Lost | State::Retained => true,
+            State::Replaced | State::Dead => false,
         };
         is_wanted && drives.contains(&entry.drive) && !there.contains(&entry.file)
     };
@@ -97,12 +100,18 @@ pub(crate) fn check(shared: &Shared, found: &[Found<'_>]) -> Result<(), OpenErro
         return Err(OpenError::Manifest(problem));
     }
     let mut lacking = Vec::new();
-    for (cycle, (found, _)) in shared.cycles.iter().zip(found) {
-        let is_elsewhere = |lack: &Lack| {
-            let others = shared.cycles.iter().filter(|other| !std::ptr::eq(*other, cycle)).map(CycleShared::view);
-            others.into_iter().any(|view| view.is_whole() && view.last() >= lack.last)
+    for (number, (findings, _)) in found.iter().enumerate() {
+        let is_elsewhere = |lack: &Lack, with_logs: bool| {
+            let mut others = shared.cycles.iter().zip(found).enumerate().filter(|(other, _)| *other != number);
+            others.any(|(_, (other, (of_other, _)))| {
+                let view = other.view();
+                view.is_whole() && view.last() >= lack.last && (!with_logs || of_other.unshown.is_empty())
+            })
         };
-        lacking.extend(found.lacks.iter().filter(|lack| !is_elsewhere(lack)).map(|lack| lack.what.clone()));
+        let lacks = findings.lacks.iter().filter(|lack| !is_elsewhere(lack, false));
+        // Who has all changes needs no log of them.
+        let unshown = findings.unshown.iter().filter(|lack| shared.config.needs_all && !is_elsewhere(lack, true));
+        lacking.extend(lacks.chain(unshown).map(|lack| lack.what.clone()));
     }
     if lacking.is_empty() { Ok(()) } else { Err(OpenError::Incomplete(lacking)) }
 }
@@ -173,9 +182,11 @@ impl Findings {
         let name = entry.kind.name(entry.file).to_string();
         let place = drives.iter().flatten().find(|drive| drive.uuid == entry.drive);
         let place = place.map(|drive| drive.directory.place()).unwrap_or_default();
-        if entry.state == State::Live {
-            let what = format!("{name} (missing in {place})");
-            self.lacks.push(Lack { what, last: entry.last });
+        let lack = Lack { what: format!("{name} (missing in {place})"), last: entry.last };
+        match entry.state {
+            State::Retained => return self.unshown.push(lack),
+            State::Live => self.lacks.push(lack),
+            _ => {}
         }
         self.lost.push(entry.lost_part());
         self.losses.push(Loss::File { name, drive: entry.drive, problem: "it is missing".into() });

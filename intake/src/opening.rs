@@ -214,7 +214,7 @@ impl OpenedCycle {
             }
         }
         // Where something is absent, who knows what the others have.
-        if absent.is_empty() {
+        if absent.iter().all(|entry| entry.state == State::Retained) {
             self.findings.gone.append(&mut drafts);
         } else {
             shelves.append(&mut drafts);
@@ -232,7 +232,7 @@ impl OpenedCycle {
         let drives = self.drives.clone();
         absent
             .into_iter()
-            .filter(|entry| !dead.contains(&entry.file))
+            .filter(|entry| entry.state == State::Retained || !dead.contains(&entry.file))
             .for_each(|entry| self.findings.miss(&drives, entry));
         (shelves, dead)
     }
@@ -408,7 +408,8 @@ fn read_logs(
             continue;
         }
         let alive = entry.filter(|entry| may_have_records(entry));
-        if alive.is_some() && known.sealed.is_none() && log.medium.bytes().is_ok_and(|bytes| bytes < RECORDS_OFFSET) {
+        let is_short = shared.config.needs_all && known.sealed.is_none();
+        if alive.is_some() && is_short && log.medium.bytes().is_ok_and(|bytes| bytes < RECORDS_OFFSET) {
             opened.lose(&log.drive, name, "it is cut off within its header".into(), alive);
             opened.findings.absent.extend(alive.cloned());
             continue;
@@ -416,6 +417,10 @@ fn read_logs(
         match read_log(&log, known) {
             Ok((table, torn, rot)) => {
                 opened.torn += torn;
+                if let Some(entry) = entry.filter(|entry| entry.state == State::Retained && !rot.is_empty()) {
+                    let what = format!("a part of {name} (damaged in {})", log.drive.directory.place());
+                    opened.findings.unshown.push(Lack { what, last: entry.last });
+                }
                 // What a shelf has of it was read when it was whole.
                 for rot in rot.into_iter().filter(|_| !is_dead) {
                     let given = entry.map_or(given, |entry| entry.last);

@@ -132,3 +132,28 @@ fn a_log_that_was_begun_a_moment_ago_is_missed_as_well() {
         assert!(is_refused(&left), "{:?} bytes", bytes.map(|bytes| bytes.len()));
     }
 }
+
+#[test]
+fn a_log_that_is_retained_for_the_caller_is_missed_unless_another_rotation_has_it() {
+    for (drives, refuses) in [(1, true), (6, false)] {
+        let world = World::new(drives);
+        let (_, intake) = replayed(&world, 41);
+        let before = world.files(0).into_iter().map(|(name, _)| name).find(|name| name.ends_with(".log"));
+        for number in 0..60_u8 {
+            intake.put(&[number], b"entry", &[number; 400]).expect("there is room");
+        }
+        while intake.work(1) {}
+        let name = before.expect("there was a log");
+        let left = world.kill(world.position());
+        assert!(left.files(0).iter().any(|(there, _)| *there == name), "it is retained");
+        for bytes in [None, Some(vec![0; 5_000])] {
+            let left = world.kill(world.position());
+            left.put_file(0, &name, bytes);
+            let config = Config { covered: Some(Sequence(0)), needs_all: true, ..driven(42, &Arc::default()) };
+            let opened = Intake::open(left.home(), left.directories(), config.clone());
+            assert_eq!(matches!(opened, Err(OpenError::Incomplete(_))), refuses, "{drives} drives");
+            let opened = Intake::open(left.home(), left.directories(), Config { needs_all: false, ..config });
+            assert_eq!(contents(&opened.expect("nobody needs it").0).len(), 60);
+        }
+    }
+}

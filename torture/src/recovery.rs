@@ -25,7 +25,9 @@ use model::BlobId;
 use server::error::ServerError;
 use server::offline_rack::OfflineRack;
 use server::recover::{self, Based, Rack, Report};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use workshop::Staging;
 
 /// What a catalog has at a key.
 type Entry = Option<(Object, Place)>;
@@ -94,7 +96,12 @@ impl Loss<'_> {
         let draft = |kept: &MemoryStore| self.site.behind_front(kept.snapshot(), Cut::None).numbered_above(floor);
         let mut before = None;
         if self.site.plan.seed >= LOGGED_FROM {
+            let workshop = self.workshop().await?;
             before = Some(self.made_again(&draft(&kept), left).await?.0);
+            let after = self.workshop().await?;
+            self.site.journal.demand(workshop == after, Rule::Kept, || {
+                format!("a recovery changes the workshop, from {workshop:?} to {after:?}")
+            });
             if Stream::Again.of(self.site.plan.seed).below(THROWN_AWAY_OF) == 0 {
                 self.site.journal.note(|| "the catalog is found again, and the recovered one thrown away".to_owned());
                 return Ok(Outcome::ThrownAway(self.site.behind_front(self.site.catalog.crash(), Cut::None)));
@@ -117,6 +124,13 @@ impl Loss<'_> {
             self.take_over(&catalog, &at, (was, is)).await?;
         }
         Ok(Outcome::Again(store))
+    }
+
+    /// The marks of the workshop, and the slots of its files.
+    async fn workshop(&self) -> Result<(BTreeSet<u64>, Vec<u64>), ServerError> {
+        let [staged, _] = self.site.disks();
+        let staging = Staging::new(self.site.faulty(staged), u64::MAX);
+        Ok((staging.marked_runs().await?, staging.inventory().await?.slots))
     }
 
     /// What the recovery makes of `store`.
