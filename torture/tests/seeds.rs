@@ -78,6 +78,11 @@ fn a_retired_drive_that_is_away_keeps_no_other_from_being_given_up() {
 }
 
 #[test]
+fn a_retired_drive_gets_nothing_that_waited_to_be_written_to_it() {
+    sound(7_622_922_618);
+}
+
+#[test]
 fn no_rule_is_broken_where_data_is_hot_and_cold() {
     let ruled = (RULED_FROM..).filter(|seed| Plan::of(*seed).policy.migration.thermometer.is_used());
     ruled.take(24).for_each(|seed| drop(sound(seed)));

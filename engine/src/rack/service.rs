@@ -200,8 +200,9 @@ impl Rack {
     }
 
     fn start_write(&mut self, op: OpId, step: &mut Step) -> bool {
+        self.leave_retiring(op);
         let Some(state) = self.ops.get(op) else { return true };
-        if state.reserved.iter().any(|drive| !self.drives.is_ready(*drive)) {
+        if state.reserved.is_empty() || state.reserved.iter().any(|drive| !self.drives.is_ready(*drive)) {
             self.place_anew(op, step);
             return true;
         }
@@ -209,9 +210,27 @@ impl Rack {
         assert!(drives.len() == self.setup.spec.code.stacks(), "a blob is written to k + r drives");
         let members = self.setup.members(state.group);
         assert!(drives.iter().all(|drive| members.contains(drive)), "{op} is written within its group");
+        assert!(!drives.iter().any(|drive| self.retiring.contains(drive)), "{op} adds nothing to what is to be empty");
         let transfer = Transfer::Write { group: state.group, drives };
         self.begin_transfer(op, transfer, step);
         false
+    }
+
+    /// A drive that was retired while a write waited gets no stack of it: others of the group, which is awake, take it
+    /// if they have room. Without room nothing is reserved any more.
+    fn leave_retiring(&mut self, op: OpId) {
+        let Some(state) = self.ops.get(op) else { return };
+        let Work::Write { bytes, stack_bytes, pin, .. } = state.request.work else { return };
+        let group = state.group;
+        if !state.reserved.iter().any(|drive| self.retiring.contains(drive)) {
+            return;
+        }
+        self.release_space(op);
+        let others: Vec<GroupId> = self.setup.groups().filter(|other| *other != group).collect();
+        let place = self.place(self.wanted(bytes, stack_bytes, pin), &others);
+        if let (Some(state), Some((_, drives))) = (self.ops.get_mut(op), place) {
+            state.reserved = drives;
+        }
     }
 
     pub(super) fn begin_transfer(&mut self, op: OpId, transfer: Transfer, step: &mut Step) {

@@ -155,6 +155,32 @@ fn a_good_drive_is_emptied_and_may_be_replaced_while_everything_stays_whole() {
 }
 
 #[test]
+fn what_waits_to_be_written_when_a_drive_is_retired_is_written_to_others() {
+    // Two of a group of four leave none for the three stacks of a blob: what waits goes to the other group.
+    for (name, retired, seed) in [("pelican-mini", 1, 80), ("nas8", 1, 81), ("nas8", 2, 82)] {
+        let mut world = world_of(name, seed, |_| {});
+        for _ in 0..24 {
+            world.write(10 * MB, PinnedTo::Anywhere); // placed, and its group has yet to wake
+        }
+        let reserved = |drive: &DriveId| world.rack.placement().reserved_bytes(*drive);
+        let drives = (0..world.rack.spec().drives.len()).map(|drive| DriveId(drive as u32));
+        let first = drives.max_by_key(reserved).unwrap();
+        let second = mates(&world, first).into_iter().max_by_key(reserved).unwrap();
+        assert!(reserved(&first) > 0 && reserved(&second) > 0);
+        let retired = &[first, second][..retired];
+        for drive in retired {
+            world.retire(*drive);
+        }
+        world.run_for(6 * HOUR);
+        let ended = world.take_ended();
+        assert!(ended.iter().all(|ended| matches!(ended.outcome, Outcome::Written { .. })), "none moved: {ended:?}");
+        assert_eq!(ended.len(), 24);
+        assert!(retired.iter().all(|drive| world.rack.has_failed(*drive)), "they were empty, and nothing waits");
+        assert!(all_whole(&world) && is_asleep(&world));
+    }
+}
+
+#[test]
 fn a_good_drive_is_emptied_by_itself_where_too_few_others_are_there_to_make_up_for_it() {
     let mut world = world_of("nas8", 79, |_| {});
     with_blobs(&mut world, 24, 10 * MB);

@@ -2,7 +2,8 @@
 //! what is left, it writes to a drive of the group that has none of the blob (or, of a stack that a scrub has found
 //! damaged or that was lost with a drive that was replaced, to where that lies), and the catalog is asked to count only
 //! what was written, and read back from where it was written if the policy says so. The stack itself is read only from
-//! a good drive that is retired, from one that came back, or from where an earlier rebuild may have left it.
+//! a good drive that is retired, from one that came back, or from where an earlier rebuild may have left it. Nothing is
+//! written to a drive that is retired.
 
 use crate::action::{Action, Outcome, Transfer};
 use crate::event::BlobOnDrive;
@@ -32,6 +33,9 @@ pub enum RebuildFault {
     /// The drive has failed, and is written to.
     #[error("it writes to {0}, which failed")]
     ToFailed(DriveId),
+    /// The drive is to be empty, and a new blob is written to it.
+    #[error("it writes to {0}, which is to be empty")]
+    ToRetiring(DriveId),
     /// The catalog is asked to count a stack that was not written there.
     #[error("what it wrote, if anything, is not on {0}")]
     NotWritten(DriveId),
@@ -168,6 +172,10 @@ impl Rebuilds {
                     verify: if transfer.itself() == Some(*target) { Verify::Done } else { Verify::NotBegun },
                 };
                 self.open.insert(op, open);
+            }
+            Transfer::Write { drives, .. } => {
+                let retiring = drives.iter().find(|drive| self.retiring.contains(drive));
+                retiring.map_or(Ok(()), |drive| Err(RebuildFault::ToRetiring(*drive)))?;
             }
             Transfer::Scrub { blob, .. } => {
                 self.scrubbed.insert(op, *blob);

@@ -393,6 +393,19 @@ fn a_drive_that_was_replaced_before_it_was_retired_is_still_emptied_after_a_star
 }
 
 #[test]
+fn no_blob_is_written_to_a_drive_that_is_to_be_empty() {
+    let (_, layout) = pelican();
+    let group = &layout.groups[0].drives;
+    let (drive, write) =
+        (group[0], |drives: &[DriveId]| Transfer::Write { group: GroupId(0), drives: drives.to_vec() });
+    let mut judge = judge(0);
+    judge.event(Time::ZERO, &Event::DriveRetiring { drive }).unwrap();
+    let fault = TraceFault::Rebuild { op: OpId(1), fault: RebuildFault::ToRetiring(drive) };
+    assert_eq!(begin(&mut judge, 1, write(&group[..18])), Err(fault));
+    assert_eq!(begin(&mut judge, 2, write(&group[1..19])), Ok(()));
+}
+
+#[test]
 fn what_a_start_says_of_a_drive_that_was_replaced_does_not_undo_that_its_group_was_initialised_with_it() {
     let (spec, layout) = pelican();
     let drive = layout.groups[0].drives[0];
