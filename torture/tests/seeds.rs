@@ -5,8 +5,8 @@
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use torture::{
-    ABSENT_FROM, FaultKind, LOST_FROM, MEDDLED_FROM, MONTHS_FROM, Plan, RULED_FROM, RackShape, Report, STOPPED_FROM,
-    Totals, history, run, shrink,
+    ABSENT_FROM, FaultKind, LOGGED_FROM, LOST_FROM, MEDDLED_FROM, MONTHS_FROM, Plan, RULED_FROM, RackShape, Report,
+    STOPPED_FROM, Totals, history, run, shrink,
 };
 
 /// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
@@ -150,6 +150,21 @@ fn no_rule_is_broken_where_two_slots_show_one_label() {
     seeds.take(30).for_each(|seed| totals.add(&sound(seed)));
     let cloned = totals.faults.get(&FaultKind::ClonedDrive).copied().unwrap_or(0);
     assert!(cloned > 10, "{cloned} copies: {:?}", totals.faults);
+}
+
+#[test]
+fn no_rule_is_broken_over_the_servers_own_log_whose_files_are_damaged() {
+    let logged = (LOGGED_FROM..).map(Plan::of).filter(|plan| plan.has_log());
+    let mut totals = Totals::default();
+    logged.take(100).for_each(|plan| totals.add(&sound(plan.seed)));
+    let damaged = totals.faults.get(&FaultKind::LogFileDamaged).copied().unwrap_or(0);
+    assert!(damaged > 20, "{damaged} files were damaged: {:?}", totals.faults);
+}
+
+#[test]
+fn a_log_that_the_catalog_may_need_is_missed_however_new_it_is_and_whatever_has_become_of_it() {
+    [10_300_012_447, 10_300_024_493, 10_300_024_971, 10_300_025_051].into_iter().for_each(|seed| drop(sound(seed)));
+    sound(10_300_020_575);
 }
 
 #[test]
