@@ -208,7 +208,7 @@ async fn restore(site: &Site) {
     file.into_inner().unwrap().sync_all().unwrap();
     let written = began.elapsed().as_secs_f64();
     let began = Instant::now();
-    let loaded = tokio::task::block_in_place(|| load_snapshot(&snapshot, &[], &again).unwrap());
+    let loaded = tokio::task::block_in_place(|| load_snapshot(&snapshot, &[], &again, &mut |_, _| ()).unwrap());
     let took = began.elapsed().as_secs_f64();
     assert_eq!((loaded.records, loaded.damaged), (totals.records, 0));
     let began = Instant::now();

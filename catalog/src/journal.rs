@@ -15,6 +15,9 @@
 //! it is a newer catalog's. A segment before which batches are missing says so in its header: it leads on from a later
 //! snapshot only.
 //!
+//! Two snapshots stay, and the segments since the older one: where the newest is damaged, the one before leads to the
+//! same end. [`Journal::check`] reads what leads to the catalog, and makes a snapshot due if any of it is damaged.
+//!
 //! No commit waits for the journal but by its writes, and none fails with it: after an error a snapshot is due.
 
 use crate::catalog::Catalog;
@@ -22,7 +25,7 @@ use crate::copies;
 use crate::follower::{FollowedFrom, Follower};
 use crate::log_entry;
 use crate::seal::Sequence;
-use crate::snapshot::{FrameReader, Header, SnapshotError, SnapshotTotals, batch_frame};
+use crate::snapshot::{FrameReader, Header, SnapshotError, SnapshotTotals, batch_frame, check_snapshot};
 use parking_lot::Mutex;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Write};
@@ -168,7 +171,8 @@ impl Journal {
             return Err("there is no snapshot yet".into());
         };
         let bytes = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let segments: Vec<_> = files.segments.iter().filter(own).collect();
+        let first = first_needed(&files.segments, *snapshot);
+        let segments: Vec<_> = files.segments.iter().filter(own).filter(|(number, _)| *number >= first).collect();
         let (mut ends, begun) = (*snapshot, segments.last().map(|(number, _)| *number));
         for (number, path) in &segments {
             let say = |error: SnapshotError| format!("{}: {error}", path.display());
@@ -201,19 +205,25 @@ impl Journal {
         &self.dir
     }
 
-    /// Makes a snapshot of `catalog`, which it follows, and removes the files before it.
+    /// Makes a snapshot of `catalog`, which it follows, and removes the files before the one before it; if nothing
+    /// leads on from that, all files before.
     ///
     /// # Errors
     /// [`SnapshotError`]; the journal is as before then.
     pub async fn snapshot(&self, catalog: &Catalog, made_ms: u64) -> Result<SnapshotTotals, SnapshotError> {
         let files = JournalFiles::list(&self.dir)?;
+        let leads_on = self.state.lock().status.broken.is_none();
         // What this catalog has written is replaced; what has higher numbers is a newer one's.
         let before = self.begin_segment()?;
         let draft = self.dir.join(format!("{:016x}.{DRAFT}", self.nonce));
         let totals = self.write(catalog, made_ms, &draft).await.inspect_err(|_| drop(fs::remove_file(&draft)))?;
         fs::rename(&draft, self.dir.join(format!("{:016x}.{SNAPSHOT}", totals.sequence.0)))?;
         File::open(&self.dir)?.sync_all()?;
-        for (_, path) in files.snapshots.iter().chain(&files.segments).filter(|(number, _)| *number < before) {
+        let last = files.snapshots.iter().rev().map(|(number, _)| *number).find(|number| *number < before);
+        let kept = last.filter(|_| leads_on).unwrap_or(before);
+        let first = first_needed(&files.segments, kept).min(before);
+        let snapshots = files.snapshots.iter().filter(|(number, _)| *number < kept);
+        for (_, path) in snapshots.chain(files.segments.iter().filter(|(number, _)| *number < first)) {
             remove(path, &self.rack)?;
         }
         let mut state = self.state.lock();
@@ -223,6 +233,45 @@ impl Journal {
         let before = std::mem::take(&mut state.status);
         state.status = JournalStatus { snapshot, snapshot_bytes, segment_bytes, broken, ..before };
         Ok(totals)
+    }
+
+    /// Reads the newest snapshot and the segments since. What is wrong with them, so that a snapshot is due: they do
+    /// not lead to the catalog as it was when this began.
+    pub fn check(&self) -> Option<String> {
+        let until = {
+            let mut state = self.state.lock();
+            let flushed = state.segment.as_mut().map_or(Ok(()), Segment::flush);
+            if flushed.is_err() || state.status.broken.is_some() {
+                return None; // it is due
+            }
+            state.last.sequence
+        };
+        let flaw = match self.leads_to(until) {
+            Ok(last) if last >= until => return None,
+            Ok(last) => format!("batches behind number {} are missing or damaged", last.0),
+            Err(error) => error,
+        };
+        self.state.lock().status.broken.get_or_insert(flaw.clone());
+        Some(flaw)
+    }
+
+    /// The last batch to which the newest snapshot up to `until` leads.
+    fn leads_to(&self, until: Sequence) -> Result<Sequence, String> {
+        let say = |path: &Path, error: SnapshotError| format!("{}: {error}", path.display());
+        let files = JournalFiles::list(&self.dir).map_err(|error| say(&self.dir, error.into()))?;
+        let newest = files.snapshots.iter().rfind(|(number, _)| *number <= until);
+        let (number, snapshot) = newest.ok_or("there is no snapshot")?;
+        let mut at = check_snapshot(snapshot).map_err(|error| say(snapshot, error))?.sequence;
+        let first = first_needed(&files.segments, *number);
+        for (_, segment) in files.segments.iter().filter(|(number, _)| (first..=until).contains(number)) {
+            each_batch(segment, &self.rack, |entry| -> Result<(), SnapshotError> {
+                let (link, _) = log_entry::decode(entry).map_err(|_| SnapshotError::Damaged("a batch"))?;
+                at = if link.before == at { link.sequence } else { at };
+                Ok(())
+            })
+            .map_err(|error| say(segment, error))?;
+        }
+        Ok(at)
     }
 
     /// Takes note of how far copies on drives lead, for the status.
@@ -392,6 +441,11 @@ impl Drop for Journal {
     fn drop(&mut self) {
         self.sync();
     }
+}
+
+/// The number of the first of `segments` that is needed to lead on from `snapshot`.
+fn first_needed(segments: &[(Sequence, PathBuf)], snapshot: Sequence) -> Sequence {
+    segments.iter().rev().map(|(number, _)| *number).find(|number| *number <= snapshot).unwrap_or(snapshot)
 }
 
 fn make(path: &Path) -> io::Result<File> {

@@ -2,7 +2,8 @@
 //! beside it. A snapshot is due once the batches since the last one take as much room as that, and `LEAST_BYTES`; so
 //! all snapshots together write at most what the batches do, and the journal has at most twice the catalog's bytes.
 //!
-//! Where the journal does not lead on from a snapshot one is due at once; after a failure, not before `RETRY`.
+//! Where the journal does not lead on from a snapshot one is due at once; after a failure, not before `RETRY`. Whether
+//! it does is read through after a start, and every `CHECK_EVERY`.
 //!
 //! **Copies on drives** ([`Copies`]) are what is left when the workshop is lost along with the catalog: snapshots, and
 //! segments of the journal since.
@@ -23,6 +24,9 @@ const LEAST_BYTES: u64 = 64 << 20;
 /// The pause after a snapshot that failed.
 const RETRY: Duration = Duration::from_mins(10);
 
+/// The time between two readings of all that the journal has.
+const CHECK_EVERY: Duration = Duration::from_hours(24);
+
 /// What there is of the catalog beside its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalSize {
@@ -38,9 +42,20 @@ pub struct JournalSize {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshots {
     failed: Option<Time>,
+    checked: Option<Time>,
 }
 
 impl Snapshots {
+    /// Whether the journal is to be read through now.
+    pub fn is_check_due(&self, now: Time, journal: JournalSize) -> bool {
+        journal.leads_on && self.checked.is_none_or(|checked| now.since(checked) >= CHECK_EVERY)
+    }
+
+    /// It was read through.
+    pub fn checked(&mut self, now: Time) {
+        self.checked = Some(now);
+    }
+
     /// Whether a snapshot is to be made now.
     pub fn is_due(&self, now: Time, journal: JournalSize) -> bool {
         let waits = self.failed.is_some_and(|failed| now.since(failed) < RETRY);
@@ -178,6 +193,17 @@ mod tests {
             assert_eq!(snapshots.is_due(at(0), journal(true, snapshot_mib, batch_mib)), is_due);
         }
         assert!(snapshots.is_due(at(0), journal(false, 900, 0)));
+    }
+
+    #[test]
+    fn the_journal_is_read_through_after_a_start_and_daily_unless_a_snapshot_is_due() {
+        let (mut snapshots, leads_on) =
+            (Snapshots::default(), JournalSize { leads_on: true, ..JournalSize::default() });
+        assert!(snapshots.is_check_due(at(0), leads_on));
+        assert!(!snapshots.is_check_due(at(0), JournalSize::default()));
+        snapshots.checked(at(1));
+        assert!(!snapshots.is_check_due(at(24 * 60), leads_on));
+        assert!(snapshots.is_check_due(at(24 * 60 + 1), leads_on));
     }
 
     #[test]

@@ -49,6 +49,10 @@ pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: Dr
                 Err(error) => tracing::warn!(%error, "no snapshot of the catalog could be written; it is tried again"),
             }
         }
+        if is_newest && snapshots.is_check_due(now(), size) {
+            check(&journal).await;
+            snapshots.checked(now());
+        }
         let is_under_way = is_newest && copies.look(now()).await;
         tokio::time::sleep(if is_under_way { LOOK_AGAIN } else { LOOK }).await;
     }
@@ -82,6 +86,16 @@ pub(crate) async fn lead_on(
         }
     }
     Ok(())
+}
+
+/// Reads the journal through; what is damaged makes a snapshot due.
+async fn check(journal: &Arc<Journal>) {
+    let journal = Arc::clone(journal);
+    match tokio::task::spawn_blocking(move || journal.check()).await {
+        Ok(None) => {}
+        Ok(Some(flaw)) => tracing::warn!("the journal of the catalog is damaged, and a snapshot is made anew: {flaw}"),
+        Err(error) => tracing::error!(%error, "the journal of the catalog could not be read through"),
+    }
 }
 
 async fn snapshot(catalog: Catalog, journal: Arc<Journal>, now_ms: u64) -> Result<SnapshotTotals, SnapshotError> {

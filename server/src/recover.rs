@@ -40,7 +40,7 @@ use catalog::{
     Adopted, Adoption, Catalog, DriveRecord, JournalFiles, Loaded, Sequence, SqliteOptions, SqliteStore, Store,
     check_snapshot, load_snapshot,
 };
-use disk::clock::wall_ms;
+use disk::clock::{self, wall_ms};
 use disk::{DirectoryDrive, Drive, RackUuid};
 use futures::future::BoxFuture;
 use model::sabotage::{Sabotage, is_on};
@@ -48,10 +48,14 @@ use publish::{COPIES, DRAFT, Manifest, ORDER, io_error, publish, remove_drafts};
 use sources::{ReadLog, Workshop, make_what_is_missing};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 use workshop::{Staging, Survey};
 
 /// Numbers of batches that the server draws from the wall clock; so does this, above all that were ever given out.
 const SEQUENCE_BITS: u32 = 20;
+/// The time between two lines in the log about how far a start is with making the catalog again.
+const PROGRESS: Duration = Duration::from_secs(5);
 /// Files of the drives that are open at once.
 const OPEN_FILES: usize = 256;
 
@@ -136,25 +140,44 @@ pub(crate) async fn from_workshop(dir: &DataDir) -> Result<Option<String>, Serve
     let (place, draft) = (dir.catalog(), dir.catalog().with_file_name(DRAFT));
     remove_drafts(&place)?;
     let found = files_in(&dir.workshop().join(JOURNAL))?;
-    let watch = |step: Step<'_>| {
-        if let Step::Unusable(what) = step {
-            tracing::warn!("{what}");
-        }
-    };
-    let whole = usable(dir, &found, Source::Journal, &watch);
-    let Some((_, newest, _)) = whole.into_iter().max_by_key(|(checked, _, _)| checked.sequence) else {
-        return Ok(None);
-    };
     let segments: Vec<PathBuf> = found.segments.into_iter().map(|(_, path)| path).collect();
-    let loaded = load_snapshot(&newest, &segments, &draft).map_err(|error| unusable(&newest, &error.to_string()))?;
-    let is_complete = loaded.damaged == 0 && is_led_to_by(dir, &draft).await?;
-    if !is_complete {
+    // Where the newest is damaged, the one before leads to the same end.
+    for (_, snapshot) in found.snapshots.iter().rev() {
+        let is_complete = match load_snapshot(snapshot, &segments, &draft, &mut Progress::default().shown()) {
+            Ok(loaded) if loaded.rack == dir.rack_uuid().0 => loaded.damaged == 0 && is_led_to_by(dir, &draft).await?,
+            Ok(_) => false,
+            Err(error) => {
+                tracing::warn!(%error, path = %snapshot.display(), "a snapshot of the catalog cannot be used");
+                false
+            }
+        };
+        if is_complete {
+            let kept = publish(&place, &draft, Manifest::Stays)?;
+            dir.give_what_root_made()?;
+            return Ok(Some(kept.unwrap_or_default()));
+        }
         remove_drafts(&place)?;
-        return Ok(None);
     }
-    let kept = publish(&place, &draft, Manifest::Stays)?;
-    dir.give_what_root_made()?;
-    Ok(Some(kept.unwrap_or_default()))
+    Ok(None)
+}
+
+/// How far the loading of a snapshot is, for the log of a start.
+#[derive(Default)]
+struct Progress {
+    said: Option<Instant>,
+}
+
+impl Progress {
+    /// Says it every [`PROGRESS`].
+    fn shown(&mut self) -> impl FnMut(u64, u64) {
+        |done, records| {
+            let now = clock::monotonic();
+            if now.saturating_duration_since(*self.said.get_or_insert(now)) >= PROGRESS {
+                self.said = Some(now);
+                tracing::info!("the catalog is being made again: {done} of {records} records");
+            }
+        }
+    }
 }
 
 /// Whether the draft, with what the log of `dir` has beyond it, has everything; it is ready to be the catalog then.
@@ -228,7 +251,7 @@ async fn base(
     let segments: Vec<PathBuf> = found.segments.into_iter().map(|(_, path)| path).collect();
     let newest = whole.into_iter().max_by_key(|(checked, _, _)| checked.sequence);
     let Some((_, newest, source)) = newest else { return Ok(None) };
-    let loaded = load_snapshot(&newest, &segments, draft);
+    let loaded = load_snapshot(&newest, &segments, draft, &mut |_, _| ());
     loaded.map(|loaded| Some((loaded, source))).map_err(|error| unusable(&newest, &error.to_string()))
 }
 

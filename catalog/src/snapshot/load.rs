@@ -35,17 +35,22 @@ pub struct Loaded {
 
 /// Loads the snapshot at `from` into a new catalog file at `to`, which must not exist; then, of the segments of a
 /// journal `segments`, in their order, what follows on it. Nothing is there if it fails, but perhaps a file that is to
-/// be removed.
+/// be removed. `watch` gets now and then how many records of the snapshot are loaded, and how many it has.
 ///
 /// # Errors
 /// [`SnapshotError`]. Segments that cannot be used are none; they are logged.
-pub fn load_snapshot(from: &Path, segments: &[PathBuf], to: &Path) -> Result<Loaded, SnapshotError> {
+pub fn load_snapshot(
+    from: &Path,
+    segments: &[PathBuf],
+    to: &Path,
+    watch: &mut dyn FnMut(u64, u64),
+) -> Result<Loaded, SnapshotError> {
     if to.try_exists()? {
         return Err(SnapshotError::Io(std::io::Error::from(std::io::ErrorKind::AlreadyExists)));
     }
     // All of it is checked before the first record is believed.
     let checked = read_to_end(from, |_| Ok(()))?;
-    SqliteStore::fill(to, |records| load((from, segments), records, checked)).map_err(|error| match error {
+    SqliteStore::fill(to, |records| load((from, segments), records, checked, watch)).map_err(|error| match error {
         FillError::Snapshot(error) => error,
         FillError::Store(error) => CatalogError::from(error).into(),
     })
@@ -108,11 +113,14 @@ fn load(
     (from, segments): (&Path, &[PathBuf]),
     records: &mut dyn Records,
     (mut end, mut loaded): (End, Loaded),
+    watch: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, FillError> {
     let mut filling = Filling { records, keys: KeyDigest::default(), open: None };
-    let mut damaged = 0;
+    let (mut damaged, mut done) = (0, 0);
     read_to_end(from, |frame| {
         let Frame::Records(page) = frame else { return Ok(()) };
+        done += page.len() as u64;
+        watch(done, loaded.records);
         for (key, value) in page {
             match value.open(&key) {
                 Ok((body, sequence)) => filling.write(&Write::Put(key.clone(), body.to_vec()), sequence)?,

@@ -42,7 +42,7 @@ fn made_again(dir: &Path) -> (Loaded, SqliteStore) {
     let segments: Vec<_> = files.segments.into_iter().map(|(_, path)| path).collect();
     let to = dir.join("made-again");
     drop(std::fs::remove_file(&to));
-    let loaded = load_snapshot(&files.snapshots.last().unwrap().1, &segments, &to).unwrap();
+    let loaded = load_snapshot(&files.snapshots.last().unwrap().1, &segments, &to, &mut |_, _| ()).unwrap();
     (loaded, SqliteStore::open(to).unwrap())
 }
 
@@ -86,9 +86,72 @@ async fn a_lost_catalog_is_made_again_after_any_number_of_restarts() {
     assert!(JournalFiles::list(&dir.path().join("journal")).unwrap().segments.len() > 3);
     assert!(process.journal.status().segment_bytes > 40 << 20);
     process.journal.snapshot(&process.catalog, 1).await.unwrap();
-    let files = JournalFiles::list(&dir.path().join("journal")).unwrap();
-    assert_eq!((files.snapshots.len(), files.segments.len()), (1, 1));
+    let count = || {
+        let files = JournalFiles::list(&dir.path().join("journal")).unwrap();
+        (files.snapshots.len(), files.segments.len())
+    };
+    assert!(count().0 == 2 && count().1 > 3, "the snapshot before stays, with what leads on from it: {:?}", count());
     is_whole(dir.path(), &process).await;
+    process.write(1..2).await;
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    assert_eq!(count(), (2, 2));
+    is_whole(dir.path(), &process).await;
+}
+
+/// Flips a bit in the middle of the file at `path`.
+fn flip(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn where_the_newest_snapshot_is_damaged_the_one_before_leads_to_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::begin(dir.path(), 1);
+    for turn in 0..4 {
+        process.write(30 * turn..30 * turn + 20).await;
+        process.journal.snapshot(&process.catalog, 1).await.unwrap();
+        process.write(30 * turn + 20..30 * turn + 30).await;
+    }
+    process.journal.sync_for_test();
+    assert_eq!(process.journal.check(), None);
+    let files = JournalFiles::list(&dir.path().join("journal")).unwrap();
+    let [(_, before), (_, newest)] = &files.snapshots[..] else { panic!("two snapshots stay") };
+    flip(newest);
+    let segments: Vec<_> = files.segments.iter().map(|(_, path)| path.clone()).collect();
+    assert!(load_snapshot(newest, &segments, &dir.path().join("none"), &mut |_, _| ()).is_err());
+    let to = dir.path().join("made-again");
+    let loaded = load_snapshot(before, &segments, &to, &mut |_, _| ()).unwrap();
+    assert_eq!(loaded.sequence, process.store.sequence());
+    assert!(records(&SqliteStore::open(to).unwrap()).await == records(&*process.store).await);
+}
+
+#[tokio::test]
+async fn damage_that_a_check_finds_makes_a_snapshot_due() {
+    for damaged in ["snapshot", "journal"] {
+        let dir = tempfile::tempdir().unwrap();
+        let process = Process::begin(dir.path(), 1);
+        process.write(0..50).await;
+        process.journal.snapshot(&process.catalog, 1).await.unwrap();
+        process.write(50..90).await;
+        drop(process);
+        // A segment that is not the last one is not read by a start.
+        let process = Process::begin(dir.path(), 2);
+        process.write(90..120).await;
+        process.journal.sync_for_test();
+        assert_eq!((process.journal.check(), process.broken()), (None, None));
+        let files = JournalFiles::list(&dir.path().join("journal")).unwrap();
+        let sealed = &files.segments[files.segments.len() - 2].1;
+        flip(if damaged == "snapshot" { &files.snapshots[0].1 } else { sealed });
+        let flaw = process.journal.check();
+        assert!(flaw.is_some() && process.broken() == flaw, "{damaged}: {flaw:?}");
+        process.write(120..130).await;
+        process.journal.snapshot(&process.catalog, 1).await.unwrap();
+        assert_eq!((process.journal.check(), process.broken()), (None, None));
+        is_whole(dir.path(), &process).await;
+    }
 }
 
 #[tokio::test]
@@ -159,13 +222,16 @@ async fn what_was_committed_since_a_batch_leads_on_from_it_and_nothing_is_writte
     assert_eq!(second.last, process.store.sequence());
     // The snapshot and the two of them are the catalog as it is.
     let to = dir.path().join("made-again");
-    let loaded = load_snapshot(&snapshot.1, &[one, second.path.clone()], &to).unwrap();
+    let loaded = load_snapshot(&snapshot.1, &[one, second.path.clone()], &to, &mut |_, _| ()).unwrap();
     assert_eq!(loaded.sequence, process.store.sequence());
     assert!(records(&SqliteStore::open(to).unwrap()).await == records(&*process.store).await);
-    // With the next snapshot goes what was before it.
+    // With the next but one snapshot goes what was before it.
     std::fs::remove_file(second.path).unwrap();
-    process.journal.snapshot(&process.catalog, 1).await.unwrap();
-    process.write(90..95).await;
+    for turn in 90..92 {
+        process.write(turn..turn + 1).await;
+        process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    }
+    process.write(92..95).await;
     assert!(process.journal.write_since(before).unwrap().is_none());
     let left = std::fs::read_dir(dir.path().join("journal")).unwrap();
     assert!(left.into_iter().all(|entry| entry.unwrap().path().extension().is_none_or(|end| end != "new")));

@@ -98,7 +98,7 @@ async fn a_snapshot_is_the_state_after_its_last_batch_whatever_is_written_meanwh
         batches += totals.batches;
         let (from, to) = (dir.path().join("snapshot"), dir.path().join(format!("loaded{round}")));
         std::fs::write(&from, bytes).unwrap();
-        let loaded = load_snapshot(&from, &[], &to).unwrap();
+        let loaded = load_snapshot(&from, &[], &to, &mut |_, _| ()).unwrap();
         assert_eq!((loaded.sequence, loaded.rack, loaded.damaged), (totals.sequence, [7; 16], 0));
         let loaded = SqliteStore::open(&to).unwrap();
         assert_eq!((loaded.sequence(), loaded.incomplete()), (totals.sequence, None));
@@ -118,7 +118,7 @@ async fn what_is_cut_off_changed_or_another_file_is_no_snapshot() {
     let (from, to) = (dir.path().join("snapshot"), dir.path().join("loaded"));
     let load = |bytes: &[u8]| {
         std::fs::write(&from, bytes).unwrap();
-        let error = load_snapshot(&from, &[], &to).unwrap_err();
+        let error = load_snapshot(&from, &[], &to, &mut |_, _| ()).unwrap_err();
         assert!(!to.exists(), "nothing is made of what is no snapshot");
         error
     };
@@ -133,8 +133,8 @@ async fn what_is_cut_off_changed_or_another_file_is_no_snapshot() {
     assert!(matches!(load(&[b'x'; 100]), SnapshotError::Foreign));
     // A record that was damaged when the snapshot was made is left out, and known to be missing.
     std::fs::write(&from, &bytes).unwrap();
-    load_snapshot(&from, &[], &to).unwrap();
-    assert!(load_snapshot(&from, &[], &to).is_err(), "what is there is not overwritten");
+    load_snapshot(&from, &[], &to, &mut |_, _| ()).unwrap();
+    assert!(load_snapshot(&from, &[], &to, &mut |_, _| ()).is_err(), "what is there is not overwritten");
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn a_record_that_was_damaged_is_known_to_be_missing() {
     Catalog::over(Arc::new(store)).snapshot([7; 16], 99, &mut bytes).await.unwrap();
     let (from, to) = (dir.path().join("snapshot"), dir.path().join("loaded"));
     std::fs::write(&from, bytes).unwrap();
-    let loaded = load_snapshot(&from, &[], &to).unwrap();
+    let loaded = load_snapshot(&from, &[], &to, &mut |_, _| ()).unwrap();
     assert_eq!((loaded.records, loaded.damaged), (3, 1));
     assert!(SqliteStore::open(&to).unwrap().incomplete().is_some());
 }
