@@ -1,6 +1,7 @@
 //! When a snapshot of the catalog is made: it costs a pass over all records, and bounds what has to be kept and read
 //! beside it. A snapshot is due once the batches since the last one take as much room as that, and `LEAST_BYTES`; so
-//! all snapshots together write at most what the batches do, and the journal has at most twice the catalog's bytes.
+//! all snapshots together write at most what the batches do. Two snapshots stay, and the batches since the older one,
+//! so the journal has at most four times the catalog's bytes, and while a snapshot is written five times.
 //!
 //! Where the journal does not lead on from a snapshot one is due at once; after a failure, not before `RETRY`. Whether
 //! it does is read through after a start, and every `CHECK_EVERY`.

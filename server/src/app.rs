@@ -32,6 +32,7 @@ use crate::repartition::Repartitions;
 use crate::service_manager::ServiceManager;
 use crate::status_service::StatusService;
 use crate::trace_file;
+use crate::upgrade::upgrade;
 use crate::users::Users;
 use crate::world::WorldHandle;
 use catalog::{Catalog, ClockAnchor, Journal, Sequence, SqliteOptions};
@@ -275,7 +276,7 @@ struct Boot<'a> {
 }
 
 impl Boot<'_> {
-    /// The catalog, and the log in front of it if small objects go there, or ever did.
+    /// The catalog, and the log in front of it.
     async fn catalog(&self) -> Result<(Catalog, Option<Arc<IntakeLog>>), ServerError> {
         let options = SqliteOptions {
             // Numbers that follow from the wall clock: a catalog that was put back gives none of them out again.
@@ -291,6 +292,7 @@ impl Boot<'_> {
     async fn boot(&self) -> Result<RunningServer, ServerError> {
         let spec = self.dir.rack().clone();
         let claim = self.claim()?;
+        upgrade(self.dir)?;
         let (catalog, log) = self.catalog().await?;
         let journal = self.journal(&catalog)?;
         let (staging, small, spool) = self.workshop(&catalog, log.clone()).await?;
@@ -372,11 +374,11 @@ impl Boot<'_> {
         trace_file::create(path, header).map(Some).map_err(failed)
     }
 
-    /// What the intake is opened for: to be made if small objects go there.
+    /// What the intake is opened for. It is made if there is none: every change goes through it, whatever is small.
     fn purpose(&self) -> Purpose {
         let config = self.config;
         Purpose {
-            makes: config.intake.below_bytes > 0,
+            makes: true,
             is_given_up: config.accept_older_catalog,
             idle_timeout: config.intake.idle_timeout.map(|modelled| modelled / config.time_scale.max(1)),
             deadline: Some(config.deadlines.write),

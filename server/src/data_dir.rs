@@ -115,6 +115,8 @@ pub struct DataDir {
     /// The same, with the disks that took the places of others.
     rack: RackSpec,
     rack_uuid: RackUuid,
+    /// The version of its format when it was opened.
+    version: u32,
     credentials: Credentials,
     /// The claim of this process to its media.
     claim: Mutex<Arc<Claim>>,
@@ -158,7 +160,8 @@ impl DataDir {
         // Now, so that a catalog which is missing later is known to be lost rather than new.
         drop(SqliteStore::open(path.join(CATALOG))?);
         let claim = Mutex::new(claim_of(&path, rack_uuid, Access::Read, 0)?);
-        let dir = Self { path, described: rack.clone(), rack, rack_uuid, credentials, claim, _lock: lock };
+        let (described, version) = (rack.clone(), identity::VERSION);
+        let dir = Self { path, described, rack, rack_uuid, version, credentials, claim, _lock: lock };
         let directories = dir.labels().into_iter().filter(|(_, label)| dir.device(label.drive).is_none()).collect();
         label::write_directories(&fresh_labels(directories)?).map_err(DataDirError::Drives)?;
         let owner = owner_elsewhere(&dir.path)?;
@@ -180,8 +183,11 @@ impl DataDir {
     /// When there is none that is complete and sound, or another process works in it.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
         let dir = Self::open_to_serve(path)?;
-        dir.lost_catalog().map_or(Ok(()), Err)?;
-        Ok(dir)
+        match dir.lost_catalog() {
+            // `larder serve` does not come here, and has something to make it of perhaps.
+            Some(lost) => Err(lost.or_started()),
+            None => Ok(dir),
+        }
     }
 
     /// The same, but that the catalog may be missing: it is made again from the workshop, if that has all of it.
@@ -223,9 +229,9 @@ impl DataDir {
         if !path.join(CONFIG).exists() {
             return Err(damaged(&path.join(CONFIG), "is missing"));
         }
-        let rack_uuid = identity.rack_uuid;
+        let Identity { rack_uuid, version, .. } = identity;
         let claim = Mutex::new(claim_of(&path, rack_uuid, Access::Read, READERS_LOCKS)?);
-        let dir = Self { path, described, rack, rack_uuid, credentials, claim, _lock: lock };
+        let dir = Self { path, described, rack, rack_uuid, version, credentials, claim, _lock: lock };
         // Staged files and recalls have always been private.
         rights::close(
             &dir.path,
@@ -417,16 +423,37 @@ impl DataDir {
         self.rack.drives.iter().map(|drive| (self.drive(drive.id), label(drive.id))).collect()
     }
 
-    /// Writes the identity: from here on the directory is complete.
-    fn finish(&self, owner: Option<(u32, u32)>) -> Result<(), DataDirError> {
-        let identity = Identity::of(self.rack_uuid, &self.rack);
+    /// Gives the identity the version of this Larder, if it has an earlier one: which it was, and which it is. Either
+    /// version is there if this ends early.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn raise_version(&self) -> Result<Option<(u32, u32)>, DataDirError> {
+        if self.version == identity::VERSION {
+            return Ok(None);
+        }
+        // What is described may differ from what the drives were laid out for in all that does not matter.
+        let identity = Identity::read(&self.path.join(IDENTITY))?.raised();
+        self.write_identity(&identity, owner_elsewhere(&self.path)?)?;
+        Ok(Some((self.version, identity::VERSION)))
+    }
+
+    fn write_identity(&self, identity: &Identity, owner: Option<(u32, u32)>) -> Result<(), DataDirError> {
         let fresh = self.path.join("identity.new");
+        // Left by one that was killed.
+        drop(fs::remove_file(&fresh));
         write_new(&fresh, identity.to_text().as_bytes())?;
         if let Some(owner) = owner {
             give_to(&fresh, owner)?;
         }
         sync_directory(&self.path)?;
         fs::rename(&fresh, self.path.join(IDENTITY)).map_err(|e| failed("naming the identity", e))?;
+        sync_directory(&self.path)
+    }
+
+    /// Writes the identity: from here on the directory is complete.
+    fn finish(&self, owner: Option<(u32, u32)>) -> Result<(), DataDirError> {
+        self.write_identity(&Identity::of(self.rack_uuid, &self.rack), owner)?;
         fs::remove_file(self.path.join(UNFINISHED)).map_err(|e| failed("finishing", e))?;
         sync_directory(&self.path)?;
         self.path.parent().map_or(Ok(()), sync_directory)

@@ -54,6 +54,7 @@ mod store_error;
 mod sweep;
 mod temperature;
 pub mod trace_file;
+mod upgrade;
 mod uploads;
 pub mod users;
 pub mod verify;

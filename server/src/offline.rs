@@ -11,6 +11,7 @@ use crate::intake_log::{IntakeLog, Purpose};
 use crate::replace::{self, Taken};
 use crate::report::{DriveReport, FailedReport, LostReport, ReplacedReport};
 use crate::status_service::may_lose;
+use crate::upgrade::upgrade;
 use catalog::{Catalog, SqliteOptions, SqliteStore};
 use disk::clock;
 use disk::label::DriveUuid;
@@ -43,6 +44,7 @@ impl Offline {
         // Boxed, so that it is compiled in this crate and not in that of its caller; as are those below.
         Box::pin(async move {
             let dir = DataDir::open(path)?;
+            upgrade(&dir)?;
             let store = match IntakeLog::of(&dir, Purpose::default())? {
                 // As a start does: what only the log has is taken from there.
                 Some(log) => SqliteStore::open_with_log(dir.catalog(), SqliteOptions::default(), log)?,

@@ -56,6 +56,18 @@ pub enum DataDirError {
     },
 }
 
+impl DataDirError {
+    /// Of a catalog that is lost: a start may make it again.
+    pub(super) fn or_started(self) -> Self {
+        match self {
+            Self::Refused(what) => Self::Refused(format!(
+                "{what}; `larder serve` makes it again by itself if its journal and its log have all of it"
+            )),
+            other => other,
+        }
+    }
+}
+
 /// `path` is refused, since it `is` something.
 pub(super) fn refused(path: &Path, is: impl Display) -> DataDirError {
     DataDirError::Refused(format!("{} {is}", path.display()))

@@ -12,12 +12,15 @@ use serde::Serialize;
 use std::path::Path;
 
 const HEAD: &str = "Larder data directory\n";
-/// The format of the directory as a whole.
-const VERSION: u32 = 1;
+/// The format of the directory as a whole: 2 where the log in front of the catalog may have a manifest.
+pub(super) const VERSION: u32 = 2;
+/// The first version, which is read as well.
+const FIRST_VERSION: u32 = 1;
 
 /// The contents of the file `identity`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
+    pub(super) version: u32,
     pub(super) rack_uuid: RackUuid,
     code: String,
     group_drives: String,
@@ -48,6 +51,7 @@ impl Identity {
         let geometry = serde_json::to_vec(&geometry).expect("numbers and names are always JSON");
         let code = rack.code;
         Self {
+            version: VERSION,
             rack_uuid,
             code: format!("{}+{} fragments of {} bytes", code.data, code.parity, code.fragment_bytes),
             group_drives: rack.group_drives.to_string(),
@@ -56,10 +60,15 @@ impl Identity {
         }
     }
 
+    /// The same, of the version of this Larder.
+    pub(super) fn raised(self) -> Self {
+        Self { version: VERSION, ..self }
+    }
+
     pub(super) fn to_text(&self) -> String {
-        let Self { rack_uuid, code, group_drives, drives, domains } = self;
+        let Self { version, rack_uuid, code, group_drives, drives, domains } = self;
         let text = format!(
-            "{HEAD}version = {VERSION}\nrack = {rack_uuid}\ncode = {code}\ngroup_drives = {group_drives}\n\
+            "{HEAD}version = {version}\nrack = {rack_uuid}\ncode = {code}\ngroup_drives = {group_drives}\n\
              drives = {drives}\ndomains = {domains}\n"
         );
         let sum = crc32c(text.as_bytes());
@@ -75,16 +84,14 @@ impl Identity {
             let line = lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
             line.map(str::to_owned).ok_or_else(|| damaged(path, format!("has no line `{name}`")))
         };
-        let version = value("version")?;
-        if version != VERSION.to_string() {
-            return Err(refused(
-                path,
-                format!(
-                    "has format version {version}, and this Larder knows version {VERSION}; use the Larder that made it"
-                ),
-            ));
-        }
+        let found = value("version")?;
+        let known = |version: &u32| (FIRST_VERSION..=VERSION).contains(version);
+        let Some(version) = found.parse().ok().filter(known) else {
+            let known = format!("this Larder knows versions {FIRST_VERSION} to {VERSION}");
+            return Err(refused(path, format!("has format version {found}, and {known}; use the Larder that made it")));
+        };
         let identity = Self {
+            version,
             rack_uuid: uuid_from(&value("rack")?).ok_or_else(|| damaged(path, "has a bad line `rack`"))?,
             code: value("code")?,
             group_drives: value("group_drives")?,

@@ -161,7 +161,7 @@ fn a_damaged_identity_is_refused() {
     let sound = fs::read_to_string(path.join(IDENTITY)).unwrap();
     for (wrong, expected) in [
         (sound.replace("drives = 96", "drives = 97"), "checksum does not match"),
-        (sound.replace("version = 1", "version = 2"), "use the Larder that made it"),
+        (sound.replace("version = 2", "version = 3"), "use the Larder that made it"),
         (sound.replace("rack = ", "rack = x"), "bad line `rack`"),
         (sound.replace("code = ", "kode = "), "no line `code`"),
         (sound[..sound.len() - 2].to_owned(), "checksum does not match"),
@@ -176,6 +176,24 @@ fn a_damaged_identity_is_refused() {
     assert!(refusal(&path).contains("is no text"));
     fs::write(path.join(IDENTITY), sound).unwrap();
     DataDir::open(&path).unwrap();
+}
+
+#[test]
+fn the_version_of_an_earlier_larder_is_read_and_raised_once() {
+    let (_root, path) = made();
+    let now = fs::read_to_string(path.join(IDENTITY)).unwrap();
+    let (body, _) = now.rsplit_once("checksum").unwrap();
+    let body = body.replace("version = 2", "version = 1");
+    let earlier = format!("{body}checksum = {:08x}\n", identity::crc32c(body.as_bytes()));
+    fs::write(path.join(IDENTITY), &earlier).unwrap();
+    fs::write(path.join("identity.new"), "what a killed one left").unwrap();
+    let dir = DataDir::open(&path).unwrap();
+    assert_eq!(fs::read_to_string(path.join(IDENTITY)).unwrap(), earlier, "to open it raises nothing");
+    assert_eq!(dir.raise_version().unwrap(), Some((1, 2)));
+    assert_eq!(fs::read_to_string(path.join(IDENTITY)).unwrap(), now);
+    assert!(!path.join("identity.new").exists());
+    drop(dir);
+    assert_eq!(DataDir::open(&path).unwrap().raise_version().unwrap(), None);
 }
 
 #[test]
