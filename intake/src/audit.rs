@@ -60,7 +60,8 @@ pub(crate) fn manifest(
 ) -> Result<(Option<Manifest>, Option<String>), OpenError> {
     let problem = match persisted {
         Persisted::Whole(manifest) => return Ok((Some(manifest), None)),
-        Persisted::None if !has_one => return Ok((None, None)),
+        // Labels name one only once it is durable, so what is there is the beginning of the first.
+        _ if !has_one => return Ok((None, None)),
         Persisted::None => "is missing".to_owned(),
         Persisted::Damaged(damage) => format!("is damaged: {damage}"),
     };

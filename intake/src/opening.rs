@@ -417,7 +417,9 @@ fn read_logs(
         match read_log(&log, known) {
             Ok((table, torn, rot)) => {
                 opened.torn += torn;
-                if let Some(entry) = entry.filter(|entry| entry.state == State::Retained && !rot.is_empty()) {
+                // Where the value alone is lost, the shelf has it, and the change counts.
+                let is_cut = rot.iter().any(|rot| rot.record.is_none());
+                if let Some(entry) = entry.filter(|entry| entry.state == State::Retained && is_cut) {
                     let what = format!("a part of {name} (damaged in {})", log.drive.directory.place());
                     opened.findings.unshown.push(Lack { what, last: entry.last });
                 }

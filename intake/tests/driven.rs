@@ -112,8 +112,8 @@ fn a_caller_who_knows_nothing_is_shown_everything_again_however_often_a_log_goes
 
 /// A start finds `left` incomplete.
 fn is_refused(left: &World) -> bool {
-    let opened = Intake::open(left.home(), left.directories(), driven(9, &Arc::default()));
-    matches!(opened, Err(OpenError::Incomplete(_)))
+    let config = Config { needs_all: true, ..driven(9, &Arc::default()) };
+    matches!(Intake::open(left.home(), left.directories(), config), Err(OpenError::Incomplete(_)))
 }
 
 #[test]
@@ -155,5 +155,27 @@ fn a_log_that_is_retained_for_the_caller_is_missed_unless_another_rotation_has_i
             let opened = Intake::open(left.home(), left.directories(), Config { needs_all: false, ..config });
             assert_eq!(contents(&opened.expect("nobody needs it").0).len(), 60);
         }
+    }
+}
+
+#[test]
+fn a_pool_whose_first_manifest_was_cut_short_has_none() {
+    let world = World::new(1);
+    drop(Intake::open(world.home(), world.directories(), driven(51, &Arc::default())).expect("it is new"));
+    let label = world.files(0).into_iter().find(|(name, _)| name == intake::LABEL).expect("it has a label").1;
+    // As of a Larder that knew no manifest: the version in the label, and the checksum of the block.
+    let mut earlier = label;
+    earlier[8..12].copy_from_slice(&1_u32.to_le_bytes());
+    let seal = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &earlier[..4092]) as u32;
+    earlier[4092..4096].copy_from_slice(&seal.to_le_bytes());
+    for cut in [0, 100, 5_000] {
+        let left = world.kill(world.position());
+        left.put_file(0, intake::LABEL, Some(earlier.clone()));
+        let (slot, bytes) = left.files(1).into_iter().next().expect("it has a slot");
+        left.files(1).iter().for_each(|(name, _)| left.put_file(1, name, None));
+        left.put_file(1, &slot, Some(bytes[..cut].to_vec()));
+        let config = Config { needs_all: true, ..driven(52, &Arc::default()) };
+        let opened = Intake::open(left.home(), left.directories(), config);
+        assert!(opened.is_ok(), "{cut} bytes of the first slot: {:?}", opened.err());
     }
 }
