@@ -3,8 +3,8 @@
 //!
 //! 1. The identity gets the version of this Larder, by one rename, before anything else is written: from then on an
 //!    earlier Larder refuses the directory, and says so, whatever else is new in it.
-//! 2. Everything else is made where it is missing, or written anew when its turn comes: the manifest of the log in front
-//!    of the catalog, and only then labels of its pool that name one ([`intake`]); shelves when they are merged,
+//! 2. Everything else is made where it is missing, or written anew when its turn comes: the manifest of the log in
+//!    front of the catalog, and only then labels of its pool that name one ([`intake`]); shelves when they are merged,
 //!    snapshots when they are due. What an earlier Larder has written is read for ever, and no file of it is changed in
 //!    place but those labels.
 //!
