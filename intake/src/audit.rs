@@ -101,20 +101,24 @@ pub(crate) fn check(shared: &Shared, found: &[Found<'_>]) -> Result<(), OpenErro
         return Err(OpenError::Manifest(problem));
     }
     let mut lacking = Vec::new();
-    for (number, (findings, _)) in found.iter().enumerate() {
-        let is_elsewhere = |lack: &Lack, with_logs: bool| {
-            let mut others = shared.cycles.iter().zip(found).enumerate().filter(|(other, _)| *other != number);
-            others.any(|(_, (other, (of_other, _)))| {
-                let view = other.view();
-                view.is_whole() && view.last() >= lack.last && (!with_logs || of_other.unshown.is_empty())
-            })
+    for (cycle, (found, _)) in shared.cycles.iter().zip(found) {
+        let is_elsewhere = |lack: &Lack| {
+            let others = shared.cycles.iter().filter(|other| !std::ptr::eq(*other, cycle)).map(CycleShared::view);
+            others.into_iter().any(|view| view.is_whole() && view.last() >= lack.last)
         };
-        let lacks = findings.lacks.iter().filter(|lack| !is_elsewhere(lack, false));
-        // Who has all changes needs no log of them.
-        let unshown = findings.unshown.iter().filter(|lack| shared.config.needs_all && !is_elsewhere(lack, true));
-        lacking.extend(lacks.chain(unshown).map(|lack| lack.what.clone()));
+        lacking.extend(found.lacks.iter().filter(|lack| !is_elsewhere(lack)).map(|lack| lack.what.clone()));
     }
     if lacking.is_empty() { Ok(()) } else { Err(OpenError::Incomplete(lacking)) }
+}
+
+/// The last of the changes that a caller who may need them is not shown, since no rotation has all its retained logs.
+pub(crate) fn unshown(shared: &Shared, findings: &[&Findings]) -> Option<Sequence> {
+    let lacks_none = findings.iter().zip(&shared.cycles).any(|(found, cycle)| {
+        let view = cycle.view();
+        found.unshown.is_empty() && found.lacks.is_empty() && view.is_whole()
+    });
+    let last = findings.iter().flat_map(|found| &found.unshown).map(|lack| lack.last).max();
+    last.filter(|_| shared.config.needs_all && !lacks_none)
 }
 
 /// Begins the manifest of this run: what `book` says of drives that are not there, and what was found on the others.

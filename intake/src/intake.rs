@@ -1,6 +1,7 @@
 //! The handle of an intake: what callers use. See the head of the crate.
 
 use crate::ack::{Ack, ack};
+use crate::audit;
 use crate::config::{Config, ENTRY_BYTES_MAX};
 use crate::cycle::Cycle;
 use crate::driven::Driven;
@@ -71,6 +72,9 @@ pub struct Opened {
     pub pool: PoolUuid,
     /// Bytes of torn tails, which nobody was ever answered for.
     pub torn_bytes: u64,
+    /// Where [`Config::needs_all`] is set: changes up to this one are missing in the replay, since a log that is a
+    /// shelf already is gone or damaged. A caller who has a later one has them all.
+    pub unshown: Option<Sequence>,
 }
 
 /// A store of small records. Clones of an `Arc` of it are used by many threads at once.
@@ -360,5 +364,6 @@ fn opened(shared: &Shared, cycles: &[OpenedCycle]) -> Result<Opened, ReadError> 
         missing: cycles.iter().flat_map(|cycle| &cycle.missing).copied().collect(),
         pool: shared.pool,
         torn_bytes: cycles.iter().map(|cycle| cycle.torn).sum(),
+        unshown: audit::unshown(shared, &cycles.iter().map(|cycle| &cycle.findings).collect::<Vec<_>>()),
     })
 }

@@ -71,7 +71,7 @@ pub(crate) struct OpenedCycle {
     pub(crate) missing: Vec<DriveUuid>,
     /// A file cannot be read, so nobody knows what it held.
     lost_file: bool,
-    findings: Findings,
+    pub(crate) findings: Findings,
     /// Dead shelves that are wholly unreadable.
     unread: Vec<Unreadable>,
 }

@@ -54,6 +54,9 @@ const BATCH_BYTES: usize = 32 << 20;
 const FAN_IN: usize = 16;
 /// The key of batches without a payload.
 const NO_PAYLOAD: &[u8] = b"c";
+/// The last changes that were logged may be missing.
+const UNSHOWN: &str = "a log of small objects that may have the catalog's last changes is missing or damaged; put it \
+                       back; if it is lost, set accept_older_catalog = true in larder.toml and start again";
 /// The name under which the catalog knows its pool.
 const POOL: &str = "intake-pool";
 
@@ -93,6 +96,8 @@ pub(crate) struct Purpose {
 struct State {
     /// What was found when it was opened; taken by the replay.
     found: Option<Replay>,
+    /// What was found lacks changes up to this one.
+    unshown: Option<intake::Sequence>,
     /// The last number of the intake by each of the catalog's, of what is not covered.
     uncovered: VecDeque<(Sequence, intake::Sequence)>,
 }
@@ -339,7 +344,7 @@ impl IntakeLog {
         config.covered = Some(intake::Sequence(0));
         set(&mut config);
         let opened = Intake::open(home, directories, config);
-        let (intake, Opened { replay, torn_bytes, pool, .. }) = opened.map_err(|error| match error {
+        let (intake, Opened { replay, torn_bytes, pool, unshown, .. }) = opened.map_err(|error| match error {
             OpenError::LacksDrives => io::Error::new(io::ErrorKind::NotConnected, error),
             OpenError::Incomplete(_) | OpenError::Manifest(_) => io::Error::new(io::ErrorKind::InvalidData, error),
             OpenError::Drive { drive, error: ReadError::Damaged(damage) } => io::Error::other(format!(
@@ -354,7 +359,7 @@ impl IntakeLog {
                 "the end of the intake's log was torn off by a crash; nobody was answered for it"
             );
         }
-        let state = State { found: Some(replay), ..State::default() };
+        let state = State { found: Some(replay), unshown, ..State::default() };
         let old = intake.scan_entries(&[PAYLOAD_1], Some(&[PAYLOAD_1 + 1])).next().transpose();
         let has_version_1 = old.map_err(io::Error::other)?.is_some();
         let (intake, state) = (Arc::new(intake), Mutex::new(state));
@@ -456,7 +461,11 @@ impl CommitLog for IntakeLog {
     }
 
     fn replay(&self, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
-        let Some(found) = self.state.lock().found.take() else {
+        let (found, mut unshown) = {
+            let mut state = self.state.lock();
+            (state.found.take(), state.unshown)
+        };
+        let Some(found) = found else {
             return Err(LogError::Failed("it was replayed already".into()));
         };
         let mut entry = Vec::new();
@@ -482,11 +491,13 @@ impl CommitLog for IntakeLog {
                 continue;
             }
             self.state.lock().uncovered.push_back((sequence, change.sequence));
+            // Whether this one follows on what there is shows whether anything is missing before it.
+            unshown.take_if(|unshown| change.sequence > *unshown);
             if each(&entry).is_break() {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
+        if unshown.is_some() { Err(LogError::Failed(UNSHOWN.into())) } else { Ok(()) }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::log_files::{self, Files};
 use crate::overlay::Overlay;
 use crate::plan::{LOGGED_FROM, Plan, Stream};
 use crate::power::Power;
-use catalog::{CommitLog, LogError, LogRecord, MemoryLog, MemoryStore, Sequence};
+use catalog::{CommitLog, LogError, LogRecord, MemoryLog, MemoryStore, Sequence, Store};
 use futures::future::BoxFuture;
 use intake::medium::memory::World;
 use intake::{Config, Driver, PoolUuid};
@@ -101,7 +101,13 @@ impl Front {
     pub(crate) fn before(&mut self, store: MemoryStore, cut: Cut) -> MemoryStore {
         let log: Arc<dyn CommitLog> = match self {
             Self::Model(log) => Arc::new(log.clone()),
-            Self::Own(own) => own.reopened(cut),
+            Self::Own(own) => {
+                own.cut(cut);
+                if let Some(opened) = own.before_damaged(&store, cut) {
+                    return opened;
+                }
+                own.reopened()
+            }
         };
         store.with_log(log).unwrap_or_else(|error| panic!("a log in memory can be read: {error}"))
     }
@@ -125,14 +131,13 @@ impl Front {
 
 impl OwnLog {
     /// Opens the log on what is left of its drives.
-    fn reopened(&mut self, cut: Cut) -> Arc<Acknowledged> {
-        if let Some(log) = self.log.take() {
-            self.cut(&log, cut);
-        }
-        let log = self.opened_damaged(cut).unwrap_or_else(|| {
-            let opened = self.open(&self.world.clone());
-            opened.unwrap_or_else(|error| panic!("a log that no fault has met is opened: {error}"))
-        });
+    fn reopened(&mut self) -> Arc<Acknowledged> {
+        let opened = self.open(&self.world.clone());
+        let log = opened.unwrap_or_else(|error| panic!("a log that no fault has met is opened: {error}"));
+        self.goes_on_with(log)
+    }
+
+    fn goes_on_with(&mut self, log: IntakeLog) -> Arc<Acknowledged> {
         let pool = *self.pool.get_or_insert(log.pool());
         assert_eq!(pool, log.pool(), "a pool stays the same");
         self.older = log_files::files(&self.world);
@@ -144,7 +149,8 @@ impl OwnLog {
     }
 
     /// The drives as `cut` leaves them.
-    fn cut(&mut self, log: &Acknowledged, cut: Cut) {
+    fn cut(&mut self, cut: Cut) {
+        let Some(log) = self.log.take() else { return };
         let (acknowledged, end) = (log.entries.load(Ordering::Relaxed), self.world.position());
         let at = acknowledged + self.rng.below((end - acknowledged) as u64 + 1) as usize;
         self.world = match cut {
@@ -158,24 +164,34 @@ impl OwnLog {
         };
     }
 
-    /// The log, if it was damaged and a start finds everything all the same. If the start notices, the operator puts
-    /// back what was there.
-    fn opened_damaged(&mut self, cut: Cut) -> Option<IntakeLog> {
+    /// `store` behind the log, if that was damaged and a start finds everything all the same. If the start notices, the
+    /// operator puts back what was there.
+    fn before_damaged(&mut self, store: &MemoryStore, cut: Cut) -> Option<MemoryStore> {
         let overlay = self.damaged.clone().filter(|_| cut != Cut::None && self.rng.below(2) == 0)?;
         let world = self.world.kill(self.world.position());
         let what = log_files::damage(&world, &self.older, cut == Cut::Closed, &mut self.rng)?;
         overlay.count(FaultKind::LogFileDamaged);
-        let (found, log) = match self.open(&world) {
-            Ok(log) if self.pool != Some(log.pool()) => ("it is another pool by now".to_owned(), None),
-            Ok(log) if log.are_all_known() => ("a start finds everything".to_owned(), Some(log)),
+        let (before, pool) = (self.world.clone(), self.pool);
+        let (found, opened) = match self.open(&world) {
+            Ok(log) if pool != Some(log.pool()) => ("it is another pool by now".to_owned(), None),
+            Ok(log) if log.are_all_known() => {
+                self.world = world;
+                match store.snapshot().with_log(self.goes_on_with(log)) {
+                    Ok(opened) if opened.behind_log().is_none() => {
+                        ("a start finds everything".to_owned(), Some(opened))
+                    }
+                    Ok(_) => ("the catalog is behind what is left".to_owned(), None),
+                    Err(error) => (format!("the catalog is refused: {error}"), None),
+                }
+            }
             Ok(_) => ("a start knows that something is missing".to_owned(), None),
             Err(error) => (format!("the start is refused: {error}"), None),
         };
         self.journal.note(|| format!("{what}: {found}"));
-        if log.is_some() {
-            self.world = world;
+        if opened.is_none() {
+            self.world = before;
         }
-        log
+        opened
     }
 
     fn open(&mut self, world: &World) -> io::Result<IntakeLog> {
