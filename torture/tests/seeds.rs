@@ -88,6 +88,11 @@ fn a_start_that_the_engine_gave_up_trips_no_fuse_later() {
 }
 
 #[test]
+fn a_job_that_tries_again_reads_its_input_where_it_lies_by_then() {
+    sound(1_000_899);
+}
+
+#[test]
 fn no_rule_is_broken_where_data_is_hot_and_cold() {
     let ruled = (RULED_FROM..).filter(|seed| Plan::of(*seed).policy.migration.thermometer.is_used());
     ruled.take(24).for_each(|seed| drop(sound(seed)));
