@@ -83,6 +83,16 @@ fn a_retired_drive_gets_nothing_that_waited_to_be_written_to_it() {
 }
 
 #[test]
+fn a_start_that_the_engine_gave_up_trips_no_fuse_later() {
+    sound(1_001_294);
+}
+
+#[test]
+fn a_job_that_tries_again_reads_its_input_where_it_lies_by_then() {
+    sound(1_000_899);
+}
+
+#[test]
 fn no_rule_is_broken_where_data_is_hot_and_cold() {
     let ruled = (RULED_FROM..).filter(|seed| Plan::of(*seed).policy.migration.thermometer.is_used());
     ruled.take(24).for_each(|seed| drop(sound(seed)));

@@ -58,15 +58,7 @@ impl MemoryReads {
     ) -> BoxStream<'static, Result<Bytes, Rejection>> {
         let hold = self.context.holds.guard(blob.blob);
         let reads = self.clone();
-        let reader = MemoryReader {
-            reads,
-            blob,
-            priority,
-            plan: MemoryRead::new(range),
-            operation: None,
-            began: false,
-            _hold: hold,
-        };
+        let reader = MemoryReader { reads, blob, priority, plan: MemoryRead::new(range), operation: None, _hold: hold };
         try_unfold(reader, |mut reader| async move { Ok(reader.next().await?.map(|bytes| (bytes, reader))) }).boxed()
     }
 }
@@ -77,8 +69,6 @@ struct MemoryReader {
     priority: PriorityClass,
     plan: MemoryRead,
     operation: Option<MemoryOperation>,
-    /// Something was ordered before.
-    began: bool,
     _hold: Hold,
 }
 
@@ -87,9 +77,9 @@ impl MemoryReader {
         loop {
             if self.operation.is_none() {
                 let Some(range) = self.plan.next_operation() else { return Ok(None) };
-                if std::mem::replace(&mut self.began, true) {
-                    self.blob = self.reads.context.as_it_lies(&self.blob).await;
-                }
+                // Who ordered the stream may have looked long ago: a job tries an object again that it opened before
+                // drives were given up and rebuilt.
+                self.blob = self.reads.context.as_it_lies(&self.blob).await;
                 self.operation = Some(self.order(range));
             }
             let Some(operation) = &mut self.operation else { continue };

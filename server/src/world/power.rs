@@ -7,7 +7,7 @@ use crate::context::{Context, WorldCounters};
 use catalog::{Catalog, CatalogError, DriveRecord};
 use disk::label::{self, DriveUuid};
 use disk::{Drive, DriveError};
-use engine::{Action, Event, Loss};
+use engine::{Action, DrivePhase, Event, Loss};
 use futures::future::FutureExt;
 use model::sabotage::{Sabotage, is_on};
 use model::{Attempt, DriveId, GroupId};
@@ -61,12 +61,15 @@ impl World {
 
     pub(super) fn spin_up(&self, drive: DriveId, attempt: Attempt) {
         let (persisted, last) = (self.starts_persisted.clone(), Arc::clone(&self.last_commands));
+        let handle = self.handle.clone();
         let command = PowerCommand { drive, attempt, name: "start", loss: Loss::SpinUpFailed };
         self.command(command, move |device, _| async move {
             persisted.await;
-            // The engine has given this start up, and may have given the drive's permits to others.
-            if last[drive.index()].load(Ordering::Relaxed) != attempt.0 {
-                tracing::warn!(%drive, "a start was remembered too late to be made; the catalog's disk is very slow");
+            // The engine may have given this start up, and the drive's permits to others: it gave the drive another
+            // command, or none if the drive was away meanwhile and stands still.
+            let starts = handle.ask(move |rack, _| rack.drive_phase(drive) == DrivePhase::SpinningUp).await;
+            if starts != Some(true) || last[drive.index()].load(Ordering::Relaxed) != attempt.0 {
+                tracing::warn!(%drive, "a start was given up before it could be remembered, and is not made");
                 return Ok(None);
             }
             device.spin_up().await.map(|()| Some(Event::SpunUp { drive, attempt }))

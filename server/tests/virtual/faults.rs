@@ -153,6 +153,38 @@ fn a_start_that_was_given_up_is_not_made_later() {
     });
 }
 
+/// It stands still when it is back, without a permit, and others may have what it had.
+#[test]
+fn a_start_is_not_made_of_a_drive_that_was_away_while_it_was_remembered() {
+    let mut site = Site::nas8();
+    site.catalog = site.catalog.clone().with_delay(20 * SECOND);
+    site.run(async |larder| {
+        larder.put("o", 1, 3 * MIB).await.unwrap();
+        let phase = async |drive| larder.ask(move |rack| rack.drive_phase(drive)).await;
+        let all: Vec<DriveId> = (0..larder.context.drives.len() as u32).map(DriveId).collect();
+        let mut started = None;
+        larder
+            .until("a start is asked for", HOUR, async || {
+                for drive in &all {
+                    let is_started = phase(*drive).await == DrivePhase::SpinningUp;
+                    started = started.or(Some(*drive).filter(|_| is_started));
+                }
+                started.is_some()
+            })
+            .await;
+        let drive = started.unwrap();
+        assert_eq!(larder.rack.state(drive), PowerState::Standby, "the start is still being remembered");
+        larder.rack.pull(drive);
+        tokio::time::sleep(SECOND).await;
+        larder.rack.plug(drive);
+        for _ in 0..600 {
+            tokio::time::sleep(SECOND).await;
+            let (state, phase) = (larder.rack.state(drive), phase(drive).await);
+            assert!(state == PowerState::Standby || phase != DrivePhase::Standby, "nobody wants it: {state:?}");
+        }
+    });
+}
+
 #[test]
 fn a_host_that_is_slower_than_its_drives_loses_none_of_them() {
     let mut site = Site::nas8();

@@ -1,17 +1,19 @@
 //! Drives that fail for good: their stacks are rebuilt while everything can be read, over crashes as well, and then as
 //! many drives may die as before.
 
-use crate::site::{Ended, Facts, HOUR, KIB, Larder, MIB, SECOND, Site};
+use crate::site::{Ended, Facts, HOUR, KIB, Larder, MIB, SECOND, Site, content};
 use crate::steps::next_step;
 use catalog::{Blob, Place};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label};
 use disk::stack::{stack_name, stack_of};
 use disk::{Drive, MemoryCall};
-use engine::DrivePhase;
+use engine::{DrivePhase, PriorityClass};
+use futures::TryStreamExt;
 use model::{DriveId, Rng};
 use server::admin::Admin;
 use server::condition::Condition;
 use server::replace::Taken;
+use server::world::MemoryReads;
 
 /// The same as `larder drive fail`.
 pub(crate) async fn fail(larder: &Larder, drive: DriveId) {
@@ -261,7 +263,7 @@ async fn replace(larder: &Larder, drive: DriveId, facts: &Facts) {
     for name in medium.list().await.unwrap() {
         medium.remove(&name).await.unwrap();
     }
-    let uuid = DriveUuid([9; 16]);
+    let uuid = DriveUuid([9 + drive.0 as u8; 16]);
     let label = Label { rack: larder.context.rack_uuid, rack_name: "nas8".to_owned(), drive };
     label::write(&**medium, &DriveLabel { label, uuid, labelled_ms: 0, device: Device::None }).await.unwrap();
     let replaced = async || {
@@ -311,5 +313,29 @@ fn a_stack_that_a_rebuild_left_in_its_place_is_looked_for_before_anything_is_wri
         all_read(larder, &larder.keys().await).await;
         let names = facts.media[other.index()].list().await.unwrap();
         assert!(!names.iter().any(|name| stack_of(name).is_some()), "it was read without the stack that is lost");
+    });
+}
+
+/// A job opens an object and may read it much later: it was paused, or waited for drives that were away.
+#[test]
+fn background_work_reads_a_blob_where_it_lies_by_then() {
+    let mut site = Site::nas8();
+    let facts = site.facts();
+    site.run(async |larder| {
+        larder.put("input", 1, 300 * KIB).await.unwrap();
+        larder.settle().await;
+        let Place::Stored { offset, .. } = larder.place("input").await else { panic!("it is in the rack") };
+        let before = blobs(larder, &["input".to_owned()]).await.swap_remove(0);
+        for drive in &before.drives[..2] {
+            fail(larder, *drive).await;
+            rebuilt(larder, *drive).await;
+            replace(larder, *drive, &facts).await;
+        }
+        let after = larder.context.catalog.blob(before.blob).await.unwrap().unwrap();
+        assert!((0..2).all(|index| before.drives[index] != after.drives[index]), "two of three stacks have moved");
+        let reads = MemoryReads::new(larder.context.clone(), larder.world.clone());
+        let range = offset..offset + 300 * KIB;
+        let pieces: Vec<_> = reads.stream(before, range, PriorityClass::Background).try_collect().await.unwrap();
+        assert!(pieces.concat() == content("input", 1, 300 * KIB), "all of it, as it was put");
     });
 }
