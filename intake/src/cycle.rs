@@ -600,7 +600,9 @@ impl Cycle {
         };
         let (mut gone, retained) = self.retained.drain(..).partition::<Vec<_>, _>(is_known);
         if is_on(Sabotage::RemovedBeforeManifest) {
-            gone.iter().for_each(|table| self.begin_remove(&table.drive, table.file));
+            for table in &gone {
+                self.begin_remove(&table.drive, table.file);
+            }
         }
         self.retained = retained;
         let files: Vec<FileId> = gone.iter().map(|table| table.file).collect();

@@ -42,7 +42,7 @@ pub(crate) fn damage(world: &World, older: &Files, is_closed: bool, rng: &mut Rn
             format!("is there as {twin}, too")
         }
         2 => {
-            now.keys().for_each(|name| world.put_file(drive, name, None));
+            empty(world, drive, &now);
             return Some(format!("drive {drive} of the log is emptied"));
         }
         3 => {
@@ -61,8 +61,10 @@ pub(crate) fn damage(world: &World, older: &Files, is_closed: bool, rng: &mut Rn
         }
         6 => {
             let before = older.get(drive).filter(|before| !before.is_empty())?;
-            now.keys().for_each(|name| world.put_file(drive, name, None));
-            before.iter().for_each(|(name, bytes)| world.put_file(drive, name, Some(bytes.clone())));
+            empty(world, drive, &now);
+            for (name, bytes) in before {
+                world.put_file(drive, name, Some(bytes.clone()));
+            }
             return Some(format!("drive {drive} of the log is as it was"));
         }
         _ => {
@@ -73,6 +75,13 @@ pub(crate) fn damage(world: &World, older: &Files, is_closed: bool, rng: &mut Rn
         }
     };
     Some(format!("{name} on drive {drive} of the log {what}"))
+}
+
+/// Removes all `files` of a drive.
+fn empty(world: &World, drive: usize, files: &BTreeMap<String, Vec<u8>>) {
+    for name in files.keys() {
+        world.put_file(drive, name, None);
+    }
 }
 
 /// A name like this one, with another number.

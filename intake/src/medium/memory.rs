@@ -258,10 +258,14 @@ impl Crash {
     /// Everything lasts.
     fn end_whole(mut self) -> State {
         for (names, changes) in self.names.iter_mut().zip(&self.unsynced_names) {
-            changes.iter().for_each(|change| apply_names(names, change));
+            for change in changes {
+                apply_names(names, change);
+            }
         }
         for (bytes, changes) in self.files.iter_mut().zip(&self.unsynced) {
-            changes.iter().for_each(|change| apply_data(bytes, change, usize::MAX));
+            for change in changes {
+                apply_data(bytes, change, usize::MAX);
+            }
         }
         self.state()
     }
