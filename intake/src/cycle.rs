@@ -1,6 +1,6 @@
 //! The interpreter of one rotation: what `engine::shift` decides is done here, with files and threads.
 //!
-//! It runs in the writer's turn. What may take long is begun on a drive's own thread or as a task, and comes back as a
+//! It runs in the writer's step. What may take long is begun on a drive's own thread or as a task, and comes back as a
 //! message.
 
 use crate::drive::{Drive, Spare, Turn};

@@ -1,8 +1,8 @@
-//! The writer along with whoever drives it ([`crate::driver`]).
+//! The writer and its driver ([`crate::driver`]).
 
 use crate::driver::{Driver, Handle};
 use crate::shared::Shared;
-use crate::writer::{Turned, Writer};
+use crate::writer::{StepResult, Writer};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Driven {
                     let shared = Arc::clone(&writer.shared);
                     // Also if this thread panics, nobody waits for ever.
                     let _closing = Closing(&shared);
-                    while writer.turn(writer.patience(), false) != Turned::End {}
+                    while writer.step(writer.patience(), false) != StepResult::End {}
                     writer.end();
                 };
                 let thread = thread::Builder::new().name("intake-writer".into()).spawn(run)?;
@@ -40,14 +40,14 @@ impl Driven {
         let Some(writer) = writer.as_mut() else { return false };
         let (mut has_looked, mut forced) = (false, false);
         loop {
-            match writer.turn(Duration::ZERO, forced) {
-                Turned::Worked => forced = false,
-                Turned::End => break,
-                Turned::Idle if !has_looked && writer.patience().is_zero() => {
+            match writer.step(Duration::ZERO, forced) {
+                StepResult::Worked => forced = false,
+                StepResult::End => break,
+                StepResult::Idle if !has_looked && writer.patience().is_zero() => {
                     has_looked = true;
                     writer.look_around();
                 }
-                Turned::Idle => {
+                StepResult::Idle => {
                     let is_awaited = shared.queue.bytes() > 0 || writer.has_flushes();
                     if (tasks > 0 || is_awaited) && shared.tasks.run_one() {
                         tasks = tasks.saturating_sub(1);

@@ -1,7 +1,7 @@
 //! Who lets the writer and its tasks run.
 //!
-//! The writer is a state machine: each turn takes what waits, and does it. What takes long it hands over as a task,
-//! which ends with a message. Two drivers let both run; neither decides anything.
+//! The writer is a state machine: each step takes one message or batch, and handles it. Long work becomes a task, which
+//! ends with a message. Two drivers let both run; neither decides anything.
 //! - **Threads**: one for the writer, one for each drive, and one for each task.
 //! - **The caller**, for virtual time: a change is taken in before its submission returns. A task runs when
 //!   [`crate::Intake::work`] says so, or when a change has no room before it ends. One thing happens after another, so
@@ -18,7 +18,7 @@ pub enum Driver {
     /// Threads of its own.
     #[default]
     Threads,
-    /// Whoever calls it: it has no thread.
+    /// Its caller: it has no thread.
     Caller,
 }
 

@@ -1,5 +1,5 @@
 //! The writer: a state machine that gives numbers, appends with one sync for many, and rotates. [`crate::driver`] says
-//! when it has its turn.
+//! when it makes a step.
 //!
 //! 1. It takes what waits, as much as fits into a batch, in the order of arrival.
 //! 2. Each change gets the next number, and its `prepare` may refuse it: it sees the changes before it, the pending
@@ -61,9 +61,9 @@ struct Encoded {
     charged: u64,
 }
 
-/// What a turn of the writer was.
+/// The result of a step of the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turned {
+pub(crate) enum StepResult {
     /// It did something.
     Worked,
     /// Nothing waited that it may take.
@@ -86,28 +86,28 @@ pub(crate) struct Writer {
 impl Writer {
     /// Takes one message or one batch, if there is one within `patience`. Changes for which there is no room now wait,
     /// unless that is `forced`: then they are refused.
-    pub(crate) fn turn(&mut self, patience: Duration, forced: bool) -> Turned {
+    pub(crate) fn step(&mut self, patience: Duration, forced: bool) -> StepResult {
         let wanted = forced || self.admits() || self.is_stuck() || !self.may_retain();
-        let turned = match self.shared.queue.next(self.shared.config.batch_bytes, wanted, patience) {
+        let result = match self.shared.queue.next(self.shared.config.batch_bytes, wanted, patience) {
             Work::Message(message) => {
                 self.take(message);
-                Turned::Worked
+                StepResult::Worked
             }
             Work::Batch(batch) => {
                 self.commit(batch);
-                Turned::Worked
+                StepResult::Worked
             }
             Work::Nothing => {
                 if self.shared.config.driver == Driver::Threads {
                     self.look_around();
                 }
-                Turned::Idle
+                StepResult::Idle
             }
-            Work::End => return Turned::End,
+            Work::End => return StepResult::End,
         };
         self.answer_flushes();
         self.note_lengths();
-        turned
+        result
     }
 
     /// Leaves everything as the next start wants to find it.

@@ -311,7 +311,7 @@ impl IntakeLog {
         Self::open_in(home, directories, entropy, set)
     }
 
-    /// Ends it, whoever holds it still.
+    /// Closes the log, although others may hold it.
     pub fn close(&self) {
         self.intake.close();
     }

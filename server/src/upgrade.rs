@@ -8,7 +8,7 @@
 //!    snapshots when they are due. What an earlier Larder has written is read for ever, and no file of it is changed in
 //!    place but those labels.
 //!
-//! So a kill at any step leaves a directory of one version or the other, and the next start goes on. `larder verify`
+//! So a kill at any step leaves a directory of either version, and the next start continues. `larder verify`
 //! and `larder recover` read both, and raise nothing.
 
 use crate::data_dir::DataDir;

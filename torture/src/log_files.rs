@@ -2,7 +2,7 @@
 //! twice; and drives whose files are all gone, or all older.
 //!
 //! What a start does not notice must do no harm: whatever was acknowledged is read as before. A kill may have left up
-//! to a second of changes at the end of a log of which no other file says that they are there; so only what a log in
+//! to a second of changes at the end of a log, and no other file names them; so only what a log in
 //! order has left is cut off or made older.
 
 use intake::medium::memory::World;
