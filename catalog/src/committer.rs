@@ -20,9 +20,9 @@ use crate::follow::Followers;
 use crate::follower::FollowedFrom;
 use crate::key_digest::{ExpectedKeys, KeyDigest};
 use crate::log::{CommitLog, LogError, LogRecord};
-use crate::log_entry::{self, Link, Mark};
-use crate::seal::Sequence;
+use crate::log_entry::{self, Link};
 use crate::store::{Batch, Write};
+use lineage::{LogLineage, Mark, Sequence};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -91,10 +91,8 @@ pub(crate) struct Committer<R> {
     cover_after_bytes: u64,
     /// The use of the log, as far as the store's owner may say.
     pub(crate) log_use: Arc<LogUse>,
-    /// True if what is in the log was logged under the last mark for an older copy.
-    pub(crate) is_log_aside: bool,
-    /// The last number of the newest copy, as far as the log shows that it is not this one.
-    pub(crate) newest: Sequence,
+    /// What the log says of the copies of the store that were used with it.
+    pub(crate) lineage: LogLineage,
     /// True if the log knows a later number than the store: that of an empty entry.
     is_state_behind: bool,
     /// Why nothing more may be written.
@@ -140,8 +138,7 @@ impl<R: Records> Committer<R> {
             uncovered_bytes: 0,
             cover_after_bytes: 0,
             log_use: Arc::default(),
-            is_log_aside: false,
-            newest: Sequence(0),
+            lineage: LogLineage::default(),
             is_state_behind: false,
             broken: None,
             covers: 0,
@@ -259,24 +256,20 @@ impl<R: Records> Committer<R> {
         self.uncovered_bytes += done.logged_bytes;
         (self.state, self.is_state_behind) = (done.state, false);
         self.followers.committed(group, &done.links);
-        self.marked(done.links.first().and_then(|(_, link)| link.mark));
+        self.marked(done.links.first().map(|(_, link)| *link));
         Ok(done.verdicts)
     }
 
     /// The mark that the log needs before this store goes on with it.
     fn mark(&self) -> Option<Mark> {
-        match (self.log_use.is_aside.load(Ordering::Relaxed), self.is_log_aside) {
-            (true, false) => Some(Mark::Aside { newest: self.newest }),
-            (false, true) => Some(Mark::Newest),
-            _ => None,
-        }
+        self.lineage.mark_due(self.log_use.is_aside.load(Ordering::Relaxed))
     }
 
-    /// `mark` is in the log.
-    fn marked(&mut self, mark: Option<Mark>) {
-        let (Some(mark), Some(log)) = (mark, &self.log) else { return };
-        self.is_log_aside = mark != Mark::Newest;
-        if self.is_log_aside {
+    /// The log has a group that begins with `first`.
+    fn marked(&mut self, first: Option<Link>) {
+        let Some((link, mark)) = first.and_then(|link| Some((link, link.mark?))) else { return };
+        self.lineage.marked(link.sequence, mark);
+        if let Some(log) = self.log.as_ref().filter(|_| self.lineage.is_aside()) {
             log.retain();
         }
     }
@@ -344,7 +337,7 @@ impl<R: Records> Committer<R> {
         }
         (self.state, self.is_state_behind, self.logged) = (after, true, after.sequence);
         self.followers.skipped(&skipped);
-        self.marked(mark);
+        self.marked(Some(skipped));
         failure
     }
 

@@ -16,8 +16,8 @@ use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
 use crate::record::{Bucket, Place, PlacedObject, VersionId};
-use crate::seal::Sequence;
 use crate::store::Write;
+use lineage::Sequence;
 use model::BlobId;
 use std::ops::Bound;
 

@@ -1,7 +1,7 @@
 //! Whoever follows a store: who gets every batch from a moment on (`follow.rs`).
 
 use crate::key_digest::KeyDigest;
-use crate::seal::Sequence;
+use lineage::Sequence;
 
 /// Whoever follows a store.
 pub trait Follower: Send + Sync {

@@ -79,6 +79,7 @@ pub use habits::DriveHabits;
 pub use health::DriveHealth;
 pub use job::{HIDDEN_BUCKET, Job, JobInput, JobObject, JobState, Publication};
 pub use journal::{Journal, JournalFiles, JournalStatus, Since};
+pub use lineage::Sequence;
 pub use list::{ListRequest, Listing};
 pub use locate::Located;
 pub use log::{CommitLog, LogError, LogRecord};
@@ -96,7 +97,7 @@ pub use record::{
     Ownership, Part, Place, PlacedObject, Upload, User, Version, VersionId,
 };
 pub use scrub::{DamagedStack, ScrubCounts, ScrubFinding, ScrubPass};
-pub use seal::{SEAL_BYTES, Sealed, Sequence};
+pub use seal::{SEAL_BYTES, Sealed};
 pub use snapshot::{Loaded, SnapshotError, SnapshotTotals, check_snapshot, load_snapshot};
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
 pub use staging::{DeadBytes, StagedSlot, StagedUsage, StagedWhen};

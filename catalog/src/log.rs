@@ -7,8 +7,8 @@
 //!
 //! The log knows nothing of what an entry says. It returns entries as they were appended, or not at all.
 
-use crate::seal::Sequence;
 use crate::store::Payload;
+use lineage::Sequence;
 use std::ops::ControlFlow;
 
 /// A batch as it is logged.

@@ -11,12 +11,12 @@
 //! All little-endian. "Number before" is that of the batch before this one, which is not always one less; "keys before"
 //! and "keys after" are the digests of all keys of the store (number and sum, `key_digest.rs`). An entry is replayed
 //! only onto the store that it was logged for, in the very state it was logged in. An entry has version 1, or 2 if it
-//! has a mark, which says what kind of copy it and those behind it are of (`replay.rs`).
+//! has a mark, which says what kind of copy it and those behind it are of (`lineage/src/log_lineage.rs`).
 
 use crate::key_digest::{BYTES as DIGEST_BYTES, KeyDigest};
-use crate::seal::Sequence;
 use crate::store::{KeyRange, Write};
 use crc_fast::CrcAlgorithm;
+use lineage::{Mark, Sequence};
 use std::ops::Bound;
 
 /// The format version of an entry without a mark.
@@ -44,18 +44,6 @@ pub(crate) struct Link {
     pub(crate) is_group_end: bool,
     /// What this batch and all that are logged behind it are, up to the next mark.
     pub(crate) mark: Option<Mark>,
-}
-
-/// A statement on the copy of the store that a log is used with from here on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
-    /// It is not the newest one: its batches are of no concern to any other copy.
-    Aside {
-        /// The newest one has this batch, and every one of its own before. 0 if the log does not know it.
-        newest: Sequence,
-    },
-    /// It is the newest one.
-    Newest,
 }
 
 /// The reason why bytes are no entry.

@@ -5,10 +5,10 @@
 //! are planned by [`MemoryLog::fail`].
 
 use crate::log::{CommitLog, LogError, LogRecord};
-use crate::seal::Sequence;
 use crate::store::Payload;
 use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
+use lineage::Sequence;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

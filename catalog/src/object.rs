@@ -7,9 +7,9 @@ use crate::record::{
     Acl, Blob, Bucket, IN_PARTS, Member, Object, ObjectChange, Owner, Place, PlacedObject, Version, VersionId,
     decode_at, encode,
 };
-use crate::seal::Sequence;
 use crate::store::{Batch, Check, KeyRange, Payload, Write};
 use bytes::Bytes;
+use lineage::Sequence;
 use model::{BlobId, GroupId};
 
 /// The precondition of a PUT or a DELETE.

@@ -5,8 +5,9 @@
 
 use crate::error::CatalogError;
 use crate::parts::PartLengths;
-use crate::seal::{Sealed, Sequence};
+use crate::seal::Sealed;
 use crate::store::Entry;
+use lineage::Sequence;
 use model::{BlobId, ClassId, Code, DriveId, GroupId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -10,14 +10,11 @@
 
 use crate::error::{CatalogError, readable};
 use crc_fast::{CrcAlgorithm, Digest};
+use lineage::Sequence;
 use model::sabotage::{Sabotage, is_on};
 
 /// Bytes of a seal.
 pub const SEAL_BYTES: usize = 8 + 4;
-
-/// The number of a batch: each that is committed gets one above all before it. Not gapless.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Sequence(pub u64);
 
 /// A value as it lies in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]

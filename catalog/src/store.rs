@@ -2,9 +2,10 @@
 
 use crate::error::StoreError;
 use crate::follower::{FollowedFrom, Follower};
-use crate::seal::{Sealed, Sequence};
+use crate::seal::Sealed;
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use lineage::Sequence;
 use std::ops::Bound;
 use std::sync::Arc;
 

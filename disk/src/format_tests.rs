@@ -7,8 +7,9 @@
 
 use crate::format::{BLOCK_BYTES, FORMAT_VERSION, FormatError, crc32c, seal_of};
 use crate::label::{Device, DriveLabel, DriveUuid, Label, RackUuid};
-use crate::owner::{OwnerMark, RunId};
+use crate::owner::OwnerMark;
 use crate::stack::{Blob, ChecksumPage, Footer, Header, Provenance};
+use lineage::{Generation, RunId};
 use model::{BlobId, ClassId, Code, DriveId, GroupId, Rng};
 use std::path::PathBuf;
 
@@ -85,7 +86,7 @@ fn examples() -> Vec<(&'static str, Vec<u8>)> {
     let mark = OwnerMark {
         rack,
         directory: *b"one directory id",
-        serial: 7,
+        serial: Generation(7),
         run: RunId(0x0123_4567_89ab_cdef),
         previous: Some(RunId(0x0f1e_2d3c_4b5a_6978)),
         marked_ms: 1_700_000_000_000,

@@ -24,9 +24,9 @@ pub use on_medium::{OwnerLock, file_name};
 
 use crate::format::{BLOCK_BYTES, BlockDecoder, BlockEncoder, FormatError, other_version};
 use crate::label::RackUuid;
+use lineage::{Generation, OwnRuns, RunId};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,16 +34,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const MAGIC: [u8; 8] = *b"LARDOWNR";
 /// The maximum length of [`OwnerMark::place`] in bytes; longer names are truncated.
 pub const PLACE_MAX_BYTES: usize = 1024;
-
-/// A run of a server: a random number, never 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RunId(pub u64);
-
-impl fmt::Display for RunId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
 
 /// The owner of a medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +43,7 @@ pub struct OwnerMark {
     /// The identity of the data directory; a copy of it has the same.
     pub directory: [u8; 16],
     /// 1 for the first mark of the medium, one more for each later mark.
-    pub serial: u64,
+    pub serial: Generation,
     /// The run that uses it.
     pub run: RunId,
     /// The run of the directory before `run`.
@@ -73,7 +63,7 @@ impl OwnerMark {
         writer.put(&(self.place.len() as u32).to_le_bytes());
         writer.put(&self.rack.0);
         writer.put(&self.directory);
-        for number in [self.serial, self.run.0, self.previous.map_or(0, |run| run.0), self.marked_ms] {
+        for number in [self.serial.0, self.run.0, self.previous.map_or(0, |run| run.0), self.marked_ms] {
             writer.put(&number.to_le_bytes());
         }
         writer.put(self.place.as_bytes());
@@ -93,6 +83,7 @@ impl OwnerMark {
         let place = str::from_utf8(reader.slice(place_bytes)).map_err(|_| FormatError::Field("place"))?.to_owned();
         reader.finish()?;
         let previous = Some(RunId(previous)).filter(|run| run.0 != 0);
+        let serial = Generation(serial);
         Ok(Self { rack, directory, serial, run: RunId(run), previous, marked_ms, place })
     }
 }
@@ -136,16 +127,6 @@ impl OwnerError {
     }
 }
 
-/// A process's access to the media of its data directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Access {
-    /// Read them.
-    #[default]
-    Read,
-    /// Read and write them, in this run.
-    Use(RunId),
-}
-
 /// A data directory and its recorded runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runs {
@@ -153,14 +134,8 @@ pub struct Runs {
     pub rack: RackUuid,
     /// The identity of the directory.
     pub directory: [u8; 16],
-    /// Its earlier runs.
-    pub known: BTreeSet<RunId>,
-    /// The last of them.
-    pub previous: Option<RunId>,
-    /// Marks up to this time count as its own, in milliseconds of the Unix epoch; 0 without consent.
-    pub accepted_ms: u64,
-    /// The access of this process.
-    pub access: Access,
+    /// Its runs, and the run of this process if it writes to the media.
+    pub own: OwnRuns,
     /// Host and path, for people.
     pub place: String,
     /// Its path, for the fix in error messages.
@@ -194,19 +169,16 @@ impl Claim {
     /// # Errors
     /// [`OwnerError::OtherRun`].
     fn new_mark(&self, found: Option<&OwnerMark>, now_ms: u64) -> Result<Option<OwnerMark>, OwnerError> {
-        let Runs { rack, directory, known, previous, accepted_ms, access, place, path } = &self.runs;
-        let is_ours = |found: &OwnerMark| {
-            known.contains(&found.run) || *access == Access::Use(found.run) || found.marked_ms <= *accepted_ms
-        };
-        if let Some(OwnerMark { run, place, .. }) = found.filter(|found| !is_ours(found)) {
+        let Runs { rack, directory, own, place, path } = &self.runs;
+        if let Some(OwnerMark { run, place, .. }) = found.filter(|found| !own.owns(found.run, found.marked_ms)) {
             return Err(OwnerError::OtherRun { run: *run, place: place.clone(), ours: path.clone() });
         }
-        let Access::Use(run) = *access else { return Ok(None) };
+        let Some(run) = own.current else { return Ok(None) };
         if found.is_some_and(|found| found.run == run) {
             return Ok(None);
         }
-        let serial = found.map_or(0, |found| found.serial) + 1;
-        let (rack, directory, previous, place) = (*rack, *directory, *previous, place.clone());
+        let serial = found.map_or(Generation(0), |found| found.serial).next();
+        let (rack, directory, previous, place) = (*rack, *directory, own.previous, place.clone());
         Ok(Some(OwnerMark { rack, directory, serial, run, previous, marked_ms: now_ms, place }))
     }
 
@@ -238,18 +210,19 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::DriveError;
+    use std::collections::BTreeSet;
     use std::fs;
 
-    fn runs(known: &[u64], access: Access) -> Runs {
+    fn runs(known: &[u64], current: Option<RunId>) -> Runs {
         let known: BTreeSet<RunId> = known.iter().copied().map(RunId).collect();
-        let previous = known.last().copied();
+        let own = OwnRuns { previous: known.last().copied(), known, current, accepted_ms: 0 };
         let place = "nas:/srv/larder".to_owned();
         let (rack, directory) = (RackUuid([7; 16]), [9; 16]);
-        Runs { rack, directory, known, previous, accepted_ms: 0, access, place, path: "/srv/larder".into() }
+        Runs { rack, directory, own, place, path: "/srv/larder".into() }
     }
 
     fn of_run(known: &[u64], run: u64) -> Claim {
-        Claim::new(runs(known, Access::Use(RunId(run))), 8)
+        Claim::new(runs(known, Some(RunId(run))), 8)
     }
 
     fn refusal(answer: Result<OwnerLock, DriveError>) -> OwnerError {
@@ -275,7 +248,7 @@ mod tests {
         );
         assert!(why.to_string().contains("larder take-over --data /srv/larder"), "{why}");
         assert_eq!(other.refused(), [(directory.to_owned(), why)]);
-        assert!(refusal(Claim::new(runs(&[1], Access::Read), 8).acquire(directory)).to_string().contains("in use"));
+        assert!(refusal(Claim::new(runs(&[1], None), 8).acquire(directory)).to_string().contains("in use"));
         assert_eq!(fs::read(directory.join("larder.owner")).unwrap(), before);
         // The owner may mount it again, in this run and the next.
         drop(of_run(&[1], 2).acquire(directory).unwrap());
@@ -286,7 +259,10 @@ mod tests {
     fn a_mark_from_before_the_operators_word_is_taken_over_and_a_later_one_is_not() {
         let root = tempfile::tempdir().unwrap();
         drop(of_run(&[], 1).acquire(root.path()).unwrap());
-        let consented = |accepted_ms| Runs { accepted_ms, ..runs(&[], Access::Use(RunId(2))) };
+        let consented = |accepted_ms| {
+            let runs = runs(&[], Some(RunId(2)));
+            Runs { own: OwnRuns { accepted_ms, ..runs.own }, ..runs }
+        };
         refusal(Claim::new(consented(1), 8).acquire(root.path()));
         let claim = Claim::new(consented(u64::MAX), 8);
         drop(claim.acquire(root.path()).unwrap());
@@ -300,14 +276,14 @@ mod tests {
         let mounted = of_run(&[], 1).acquire(root.path()).unwrap();
         assert_eq!(refusal(of_run(&[1], 2).acquire(root.path())), OwnerError::InUse(root.path().to_owned()));
         drop(mounted);
-        let unlocked = Claim::new(runs(&[1], Access::Use(RunId(2))), 0);
+        let unlocked = Claim::new(runs(&[1], Some(RunId(2))), 0);
         let mounted = unlocked.acquire(root.path()).unwrap();
         let other = of_run(&[1, 2], 3);
         other.hold(root.path()).unwrap();
         drop(mounted);
         // Two readers do not exclude each other.
         drop(other);
-        let reader = || Claim::new(runs(&[3], Access::Read), 8).acquire(root.path());
+        let reader = || Claim::new(runs(&[3], None), 8).acquire(root.path());
         let (one, two) = (reader().unwrap(), reader().unwrap());
         drop((one, two));
     }

@@ -22,6 +22,7 @@ use crate::names::{DriveUuid, FileId, Name, PoolUuid};
 use crate::record::Sequence;
 use crate::shelf::read::Shelf;
 use crate::table::LogTable;
+use lineage::Generation;
 use std::io;
 use std::time::Duration;
 
@@ -180,7 +181,7 @@ pub(crate) enum Standing {
 pub(crate) struct Manifest {
     pub(crate) pool: PoolUuid,
     /// Counts changes.
-    pub(crate) generation: u64,
+    pub(crate) generation: Generation,
     /// The nonces of the runs that made files, the last one last.
     pub(crate) runs: Vec<u64>,
     /// Drives that were missing when the manifest was made, and the last number by then: their files are unknown.
@@ -272,7 +273,7 @@ impl Manifest {
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.pool.0.to_le_bytes());
-        out.extend_from_slice(&self.generation.to_le_bytes());
+        out.extend_from_slice(&self.generation.0.to_le_bytes());
         out.extend_from_slice(&(self.runs.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.unknown.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.files.len() as u32).to_le_bytes());
@@ -303,7 +304,8 @@ impl Manifest {
             return Err(Damage::Version(version));
         }
         let mut fields = Fields(&body[FRONT_BYTES..]);
-        let mut manifest = Self { pool: PoolUuid(fields.u128()?), generation: fields.u64()?, ..Self::default() };
+        let mut manifest =
+            Self { pool: PoolUuid(fields.u128()?), generation: Generation(fields.u64()?), ..Self::default() };
         let (runs, unknown, files) = (fields.u32()?, fields.u32()?, fields.u32()?);
         for _ in 0..runs {
             manifest.runs.push(fields.u64()?);
@@ -350,7 +352,7 @@ impl Slots {
         for slot in 0..2 {
             let found = slots.read(slot)?;
             match found {
-                Some(Ok(manifest)) if newest.as_ref().is_none_or(|best| best.generation < manifest.generation) => {
+                Some(Ok(manifest)) if manifest.generation.is_after(newest.as_ref().map(|best| best.generation)) => {
                     newest = Some(manifest);
                     slots.next = 1 - slot;
                 }
@@ -456,7 +458,7 @@ impl ManifestWriter {
 
     fn write(&mut self, mut changed: Manifest, slots: &[usize]) -> io::Result<()> {
         // Never the number of a change that failed: a slot may have that.
-        self.manifest.generation += 1;
+        self.manifest.generation = self.manifest.generation.next();
         changed.generation = self.manifest.generation;
         if !self.slots.is_look {
             let (bytes, was_uncertain) = (changed.encode(), self.is_uncertain);

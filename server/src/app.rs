@@ -8,6 +8,7 @@
 
 use crate::admin;
 use crate::boot;
+use crate::catalog_age::CatalogAge;
 use crate::certificate::{self, Certificate};
 use crate::config::Config;
 use crate::context::{Context, PinOf, SmallObjects, Tracer, WorldCounters, nonces};
@@ -21,7 +22,6 @@ use crate::host_room::HostRoom;
 use crate::index;
 use crate::intake_log::{IntakeLog, Purpose};
 use crate::journal_keeper;
-use crate::lineage::Lineage;
 use crate::metrics;
 use crate::notices::Notices;
 use crate::object_service::ObjectService;
@@ -296,8 +296,8 @@ impl Boot<'_> {
         let (catalog, log) = self.catalog().await?;
         let journal = self.journal(&catalog)?;
         let (staging, small, spool) = self.workshop(&catalog, log.clone()).await?;
-        let lineage = Arc::new(Lineage::new(self.config.accept_older_catalog));
-        journal_keeper::lead_on((&catalog, journal.as_ref().ok()), &lineage, &staging, wall_ms()).await?;
+        let catalog_age = Arc::new(CatalogAge::new(self.config.accept_older_catalog));
+        journal_keeper::lead_on((&catalog, journal.as_ref().ok()), &catalog_age, &staging, wall_ms()).await?;
         IntakeLog::claim(log.as_deref(), &catalog, self.config.accept_older_catalog).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
         if let Some(log) = &log {
@@ -316,7 +316,7 @@ impl Boot<'_> {
             small,
             spool,
             holds: Holds::default(),
-            lineage,
+            catalog_age,
             recall_order: Arc::default(),
             pin_of: self.pins(),
             counters: Arc::new(WorldCounters::default()),

@@ -7,10 +7,10 @@
 //! Like the world itself it takes its context as an argument and touches no thread, file or clock of its own, so that
 //! the same steps follow a crash in virtual time.
 
+use crate::catalog_age;
 use crate::context::{Context, usage_of};
 use crate::error::ServerError;
 use crate::habits;
-use crate::lineage;
 use crate::sweep;
 use crate::world::{World, WorldHandle, checks, pool, quarantine, scrub};
 use catalog::{Catalog, CatalogError, ClockAnchor, DriveHealth};
@@ -99,9 +99,9 @@ pub async fn boot(
     }
     claim(&context.catalog, context.rack_uuid).await?;
     refuse_a_new_catalog(context).await?;
-    let Context { lineage, catalog, staging, nonce, .. } = context;
-    let runs = lineage::begin_run(lineage, catalog, staging, nonce()).await?;
-    if lineage.is_accepted() {
+    let Context { catalog_age, catalog, staging, nonce, .. } = context;
+    let runs = catalog_age::begin_run(catalog_age, catalog, staging, nonce()).await?;
+    if catalog_age.is_accepted() {
         catalog.keep_unknown().await?;
     }
     let known = sweep::count(context, runs).await?;
@@ -109,7 +109,7 @@ pub async fn boot(
     context.counters.reads.begin_run(catalog, (context.wall)()).await?;
     let rack = Rack::new(spec, layout, policy, seed);
     let mut facts = restate(context, &rack).await?;
-    if context.lineage.may_remove() {
+    if context.catalog_age.may_remove() {
         assume_used(&*hardware, &facts);
     }
     // Asked, not assumed: drives may have been left spinning by a crash, or by the machine's own start.
@@ -148,7 +148,8 @@ async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), ServerError> {
 /// A catalog that has never given out a slot belongs to no workshop that holds something: it was made a moment ago in
 /// the place of one that is lost.
 async fn refuse_a_new_catalog(context: &Context) -> Result<(), ServerError> {
-    if context.lineage.is_accepted() || context.catalog.slots_end().await? > 1 || context.staging.is_empty().await? {
+    if context.catalog_age.is_accepted() || context.catalog.slots_end().await? > 1 || context.staging.is_empty().await?
+    {
         return Ok(());
     }
     Err(ServerError::Refused(

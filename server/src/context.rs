@@ -2,8 +2,8 @@
 //!
 //! Given tokio's paused clock, drives and a catalog in memory, the same server runs in virtual time on one thread.
 
+use crate::catalog_age::CatalogAge;
 use crate::holds::Holds;
-use crate::lineage::Lineage;
 use crate::losses::Losses;
 use crate::open_parts::OpenParts;
 use crate::pacing::Pacing;
@@ -117,7 +117,7 @@ pub struct Context {
     /// Blobs that somebody reads.
     pub holds: Holds,
     /// The age of the catalog: the newest there is, or older than the rack.
-    pub lineage: Arc<Lineage>,
+    pub catalog_age: Arc<CatalogAge>,
     /// Held by whoever looks into the spool and orders a recall, so that two clients order the same bytes once.
     pub recall_order: Arc<tokio::sync::Mutex<()>>,
     /// Pins of buckets and prefixes.

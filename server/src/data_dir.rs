@@ -39,12 +39,13 @@ use disk::clock;
 use disk::device::{self, DeviceDrive, DiskHandle, MountedDisk, is_device};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
 use disk::measure::Figures;
-use disk::owner::{Access, Claim, RunId, Runs};
+use disk::owner::{Claim, Runs};
 use disk::private;
 use disks::{DISKS, Disks};
 use engine::layout::synthesise;
 use error::{damaged, failed, foreign, lost_part, read_part, refused};
 use identity::Identity;
+use lineage::{OwnRuns, RunId};
 use lock::LOCK;
 use model::text::SHIPPED;
 use model::{DriveId, PoolDriveId, PoolDriveSpec, RackSpec};
@@ -159,7 +160,7 @@ impl DataDir {
         private::make_directory(&path.join(WORKSHOP)).map_err(|e| failed("making the workshop", e))?;
         // Now, so that a catalog which is missing later is known to be lost rather than new.
         drop(SqliteStore::open(path.join(CATALOG))?);
-        let claim = Mutex::new(claim_of(&path, rack_uuid, Access::Read, 0)?);
+        let claim = Mutex::new(claim_of(&path, rack_uuid, None, 0)?);
         let (described, version) = (rack.clone(), identity::VERSION);
         let dir = Self { path, described, rack, rack_uuid, version, credentials, claim, _lock: lock };
         let directories = dir.labels().into_iter().filter(|(_, label)| dir.device(label.drive).is_none()).collect();
@@ -230,7 +231,7 @@ impl DataDir {
             return Err(damaged(&path.join(CONFIG), "is missing"));
         }
         let Identity { rack_uuid, version, .. } = identity;
-        let claim = Mutex::new(claim_of(&path, rack_uuid, Access::Read, READERS_LOCKS)?);
+        let claim = Mutex::new(claim_of(&path, rack_uuid, None, READERS_LOCKS)?);
         let dir = Self { path, described, rack, rack_uuid, version, credentials, claim, _lock: lock };
         // Staged files and recalls have always been private.
         rights::close(
@@ -252,7 +253,7 @@ impl DataDir {
     /// If the run cannot be recorded.
     pub fn begin_run(&self, locks_max: usize) -> Result<Arc<Claim>, DataDirError> {
         let run = RunId(u64::from_le_bytes(credentials::random()?).max(1));
-        let claim = claim_of(&self.path, self.rack_uuid, Access::Use(run), locks_max)?;
+        let claim = claim_of(&self.path, self.rack_uuid, Some(run), locks_max)?;
         RunsFile::read(&self.path, true)?.begin_run(run, clock::wall_ms())?;
         *self.claim.lock() = Arc::clone(&claim);
         Ok(claim)
@@ -463,13 +464,13 @@ impl DataDir {
 /// Maximum number of locks of a reader.
 const READERS_LOCKS: usize = 64;
 
-/// The claim of a process with this access to the media of the data directory `path`.
-fn claim_of(path: &Path, rack: RackUuid, access: Access, locks_max: usize) -> Result<Arc<Claim>, DataDirError> {
+/// The claim of a process to the media of the data directory `path`; `current` is its run, if it writes to them.
+fn claim_of(path: &Path, rack: RackUuid, current: Option<RunId>, locks_max: usize) -> Result<Arc<Claim>, DataDirError> {
     let RunsFile { directory, runs, accepted_ms, .. } = RunsFile::read(path, false)?;
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let place = format!("{}:{}", host.trim(), path.display());
-    let (previous, known, path) = (runs.last().copied(), runs.into_iter().collect(), path.display().to_string());
-    Ok(Arc::new(Claim::new(Runs { rack, directory, known, previous, accepted_ms, access, place, path }, locks_max)))
+    let own = OwnRuns { previous: runs.last().copied(), known: runs.into_iter().collect(), current, accepted_ms };
+    Ok(Arc::new(Claim::new(Runs { rack, directory, own, place, path: path.display().to_string() }, locks_max)))
 }
 
 /// The user and group of the data directory `path`, if root works in one of somebody else's.

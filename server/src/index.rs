@@ -5,7 +5,7 @@
 //! Invariants:
 //! - nothing is made again before the old file is closed, and the log is only read meanwhile;
 //! - if the workshop does not lead to the newest state, the file stays as it is: a start refuses it, or treats it as
-//!   an older catalog ([`crate::lineage`]);
+//!   an older catalog ([`crate::catalog_age`]);
 //! - an operator who accepts an older catalog gets that one.
 
 use crate::data_dir::DataDir;

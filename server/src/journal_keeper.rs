@@ -3,10 +3,10 @@
 //! When a snapshot is made is decided by `engine::snapshots`. One at a time is written, beside the work of the server.
 
 use crate::backup::in_a_thread;
+use crate::catalog_age::{self, CatalogAge};
 use crate::context::Context;
 use crate::drive_copies::DriveCopies;
 use crate::error::ServerError;
-use crate::lineage::{self, Lineage};
 use catalog::{Catalog, Journal, SnapshotError, SnapshotTotals};
 use disk::clock;
 use engine::snapshots::{JournalSize, Snapshots};
@@ -32,7 +32,7 @@ pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: Dr
         };
         let now = || model::Time::ZERO + began.elapsed();
         // A catalog that is not the newest, or not whole, is no place to begin anew from.
-        let is_newest = context.lineage.may_remove();
+        let is_newest = context.catalog_age.may_remove();
         if is_newest && snapshots.is_due(now(), size) {
             let made = snapshot(context.catalog.clone(), Arc::clone(&journal), (context.wall)()).await;
             snapshots.ended(now(), made.is_ok());
@@ -62,17 +62,17 @@ pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: Dr
 /// them follows on one another. Before it changes at all, a snapshot is made that what comes leads on from; only then
 /// the log may forget what the catalog was recovered from. A kill before that changes nothing: the next start makes it.
 /// If it fails, the log is held until there is one ([`keep`]). A catalog that is not the newest, or not whole, has
-/// none: its run releases the log (`lineage.rs`).
+/// none: its run releases the log (`lineage`).
 ///
 /// # Errors
 /// [`ServerError`] if catalog or workshop cannot be read.
 pub(crate) async fn lead_on(
     (catalog, journal): (&Catalog, Option<&Arc<Journal>>),
-    lineage: &Lineage,
+    age: &CatalogAge,
     staging: &Staging,
     now_ms: u64,
 ) -> Result<(), ServerError> {
-    if !catalog.holds_log() || !lineage::is_newest(lineage, catalog, staging).await? {
+    if !catalog.holds_log() || !catalog_age::is_newest(age, catalog, staging).await? {
         return Ok(());
     }
     let Some(journal) = journal else {

@@ -480,7 +480,7 @@ impl ObjectService {
     /// Frees staged files beside all else, since nobody wants to wait for that. Until a file is gone its room counts as
     /// taken, which bounds how many there can be; after a crash the next start removes it.
     pub(crate) fn free(&self, slots: Vec<NamedSlot>) {
-        let slots = self.context.lineage.removable(slots);
+        let slots = self.context.catalog_age.removable(slots);
         if slots.is_empty() {
             return;
         }

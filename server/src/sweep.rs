@@ -3,20 +3,21 @@
 //! 1. At boot what is staged counts as the catalog has it. No file is looked at, of which there may be millions.
 //! 2. Behind the boot, while the server serves: the names of the files, and page by page the records of small objects.
 //!    One that this catalog did not know when it started, and whose slot was given out before, is known to nobody:
-//!    nothing that happens meanwhile changes that. It is opened, what was never finished is removed, and so is what
-//!    [`lineage::is_garbage`] knows to be so. To a catalog that was restored from a backup, or lost its log, what was
-//!    staged since looks like what a crash has left, and may be the only copy.
+//!    nothing that happens meanwhile changes that. It is opened; it is removed if it was never finished, or if it is
+//!    garbage by its lineage ([`lineage::Lineage::is_garbage`]). To a catalog that was restored from a backup, or lost
+//!    its log, a file staged since looks like one that a crash has left, and may be the only copy.
 //! 3. What the catalog knows and is neither a file nor a record is missing: it is reported, and takes no room.
 //!
 //! Memory: two sets of slots, those that the catalog knows and those that have a file, a bit each where they follow on
 //! one another; a page of what is unknown.
 
+use crate::catalog_age;
 use crate::context::{Context, usage_of};
 use crate::error::ServerError;
-use crate::lineage;
 use crate::world::WorldHandle;
 use catalog::{Catalog, CatalogError};
 use engine::Event;
+use lineage::RunStamp;
 use roaring::RoaringTreemap;
 use std::sync::atomic::Ordering;
 use workshop::{NamedSlot, UnknownFile};
@@ -59,7 +60,7 @@ impl Judged {
 pub(crate) async fn count(context: &Context, runs: Vec<u64>) -> Result<Known, ServerError> {
     let Context { catalog, staging, .. } = context;
     // Another catalog may have given out slots that this one has not.
-    catalog.skip_slots(context.lineage.slots_end()).await?;
+    catalog.skip_slots(context.catalog_age.start().slots_end).await?;
     let (mut slots, mut bytes) = (RoaringTreemap::new(), 0_u64);
     each_known(catalog, |slot, data_bytes| {
         slots.insert(slot);
@@ -106,7 +107,7 @@ fn unread(error: &disk::DriveError) {
 impl Sweeping {
     /// Sweeps the files, and takes those that are there out of `unseen`.
     async fn files(&self, unseen: &mut RoaringTreemap) -> Result<(), ServerError> {
-        let slots_end = self.context.lineage.slots_end();
+        let slots_end = self.context.catalog_age.start().slots_end;
         let mut there = RoaringTreemap::new();
         let look = |slot| {
             if slot < slots_end {
@@ -130,7 +131,7 @@ impl Sweeping {
 
     /// Sweeps the records, and takes those that are there out of `unseen`.
     async fn records(&self, unseen: &mut RoaringTreemap) -> Result<(), ServerError> {
-        let slots_end = self.context.lineage.slots_end();
+        let slots_end = self.context.catalog_age.start().slots_end;
         let (mut from, mut judged) = (NamedSlot::default(), Judged::default());
         loop {
             let page = self.context.staging.records(&from).await?;
@@ -168,15 +169,15 @@ impl Sweeping {
 
 /// Removes those of `unknown` that are garbage, and takes notice of what was written under a newer catalog.
 async fn judge(context: &Context, runs: &[u64], unknown: Vec<UnknownFile>) -> Result<Judged, ServerError> {
-    let Context { lineage, catalog, staging, .. } = context;
-    let newer =
-        |file: &&UnknownFile| file.stamp.is_some_and(|stamp| lineage::is_newer(lineage, stamp.run, stamp.sequence));
-    if let Some((slot, stamp)) = unknown.iter().find(newer).and_then(|file| Some((file.at.slot(), file.stamp?))) {
+    let Context { catalog_age, catalog, staging, .. } = context;
+    let stamped = unknown.iter().filter_map(|file| Some((file.at.slot(), file.stamp?)));
+    let mut stamped = stamped.map(|(slot, stamp)| (slot, RunStamp::from_bits(stamp.run), stamp.sequence));
+    if let Some((slot, stamp, _)) = stamped.find(|(_, stamp, sequence)| catalog_age.is_newer(*stamp, *sequence)) {
         let why = format!("the staged file of slot {slot} was written under a newer one");
-        lineage::found_newer(lineage, catalog, staging, stamp.run, why).await;
+        catalog_age::found_newer(catalog_age, (catalog, staging), stamp, why).await;
     }
     let (garbage, kept): (Vec<UnknownFile>, Vec<UnknownFile>) =
-        unknown.into_iter().partition(|file| lineage::is_garbage(lineage, file, runs));
+        unknown.into_iter().partition(|file| catalog_age.is_garbage(file, runs));
     let garbage: Vec<NamedSlot> = garbage.into_iter().map(|file| file.at).collect();
     staging.free_all(&garbage).await?;
     let of_last_run = |file: &&UnknownFile| file.stamp.is_some_and(|stamp| Some(&stamp.run) == runs.last());

@@ -192,7 +192,7 @@ impl Site {
             small: None,
             spool: Spool::new(disk(spool_bytes * 2), spool_bytes),
             holds: Holds::default(),
-            lineage: Arc::default(),
+            catalog_age: Arc::default(),
             recall_order: Arc::default(),
             pacing: Pacing::default(),
             pin_of: Arc::new(|_, _| None),

@@ -362,7 +362,7 @@ impl Healing<'_> {
     /// Where there are scrubs, one of everything leaves nothing rotten, but for what is beyond repair and said so.
     /// True if every blob that lives was read.
     async fn scrub(&self) -> bool {
-        if self.plan.policy.scrub.period.is_none() || self.running.context.lineage.older().is_some() {
+        if self.plan.policy.scrub.period.is_none() || self.running.context.catalog_age.older().is_some() {
             return false;
         }
         self.running.journal.note(|| "everything is scrubbed".to_owned());

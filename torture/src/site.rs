@@ -403,7 +403,7 @@ impl Site {
             small,
             spool: Spool::new(spooled, self.plan.spool_bytes),
             holds: Holds::default(),
-            lineage: Arc::default(),
+            catalog_age: Arc::default(),
             recall_order: Arc::default(),
             pacing: Pacing::default(),
             pin_of: Arc::new(|_, _| None),

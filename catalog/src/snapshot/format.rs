@@ -3,9 +3,10 @@
 use crate::error::CatalogError;
 use crate::key_digest::{BYTES as DIGEST_BYTES, KeyDigest};
 use crate::log_entry;
-use crate::seal::{Sealed, Sequence};
+use crate::seal::Sealed;
 use crate::store::Entry;
 use crc_fast::{CrcAlgorithm, Digest};
+use lineage::Sequence;
 use std::io::{self, Read, Write};
 
 const MAGIC: [u8; 8] = *b"LARDSNAP";

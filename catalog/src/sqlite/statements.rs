@@ -1,8 +1,9 @@
 //! The SQL: point reads, range reads, checks and writes over the one table.
 
 use crate::key_digest::{ExpectedKeys, KeyDigest};
-use crate::seal::{Sealed, Sequence};
+use crate::seal::Sealed;
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
+use lineage::Sequence;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::BTreeMap;
 

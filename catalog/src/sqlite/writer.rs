@@ -5,8 +5,8 @@
 use super::records::SqliteRecords;
 use crate::committer::Committer;
 use crate::error::StoreError;
-use crate::seal::Sequence;
 use crate::store::{Batch, StoreFuture};
+use lineage::Sequence;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};

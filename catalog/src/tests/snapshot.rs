@@ -3,10 +3,11 @@
 
 use crate::follower::Follower;
 use crate::log_entry;
-use crate::seal::{Sealed, Sequence};
+use crate::seal::Sealed;
 use crate::snapshot::{SnapshotError, load_snapshot};
 use crate::store::{Batch, KeyRange, Store, Write};
 use crate::{Catalog, SqliteStore};
+use lineage::Sequence;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::Path;

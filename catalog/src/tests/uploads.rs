@@ -1,11 +1,11 @@
 //! Uploads in parts: from begun to completed or aborted, what is left behind, and what wins when two do it at once.
 
 use super::{blob, catalog, catalog_in, from_workshop, object, put, sound};
-use crate::seal::Sequence;
 use crate::{
     Adoption, Catalog, CatalogError, Checksum, ChecksumKind, ChosenPart, Completed, Displaced, FoundMember, Member,
     MemoryStore, Object, Part, Place, PutCondition, SqliteStore, Store, Upload, UploadListRequest, VersionId,
 };
+use lineage::Sequence;
 use model::BlobId;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Reading, comparing, locking and writing the mark of a medium.
 
-use super::{Access, Claim, LockSlot, OwnerError, OwnerMark};
+use super::{Claim, LockSlot, OwnerError, OwnerMark};
 use crate::clock::wall_ms;
 use crate::drive::{DriveError, FileName};
 use crate::format::{BLOCK_BYTES, FormatError};
@@ -34,7 +34,7 @@ impl Claim {
     /// [`DriveError::Owner`] if another server owns it: nothing was written, and it is listed in
     /// [`refused`](Claim::refused). Another [`DriveError`] if the mark cannot be read or written.
     pub fn acquire(&self, directory: &Path) -> Result<OwnerLock, DriveError> {
-        let acquired = self.acquire_on(directory, self.runs.access != Access::Read);
+        let acquired = self.acquire_on(directory, self.runs.own.current.is_some());
         self.note(directory, acquired.as_ref().err());
         acquired
     }
@@ -142,7 +142,7 @@ fn read(file: &File) -> Result<Option<OwnerMark>, MarkError> {
             Err(error) => return Err(MarkError::System(error)),
         }
         match OwnerMark::decode(&block) {
-            Ok(mark) if newest.as_ref().is_none_or(|newest| newest.serial < mark.serial) => newest = Some(mark),
+            Ok(mark) if mark.serial.is_after(newest.as_ref().map(|newest| newest.serial)) => newest = Some(mark),
             Ok(_) | Err(FormatError::Blank) => {}
             Err(FormatError::Version(version)) => return Err(MarkError::Version(version)),
             Err(error) => tracing::warn!(%error, "an owner mark cannot be read; using the other one"),
@@ -157,7 +157,7 @@ fn write(file: &File, mark: &OwnerMark, directory: &Path) -> io::Result<()> {
     if is_new {
         file.write_all_at(&[0; BLOCKS as usize * BLOCK_BYTES], 0)?;
     }
-    file.write_all_at(&mark.encode(), mark.serial % BLOCKS * BLOCK_BYTES as u64)?;
+    file.write_all_at(&mark.encode(), mark.serial.0 % BLOCKS * BLOCK_BYTES as u64)?;
     file.sync_all()?;
     if is_new { File::open(directory)?.sync_all() } else { Ok(()) }
 }

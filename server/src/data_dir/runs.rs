@@ -9,8 +9,8 @@
 
 use super::error::{DataDirError, failed, refused};
 use super::identity::{crc32c, random_uuid, uuid_from};
-use disk::owner::RunId;
 use disk::private::FILE_MODE;
+use lineage::RunId;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;

@@ -1,8 +1,8 @@
 //! The warnings of a status, each with its condition and its mend.
 
+use crate::catalog_age;
 use crate::condition::{Condition, Warning};
 use crate::context::Context;
-use crate::lineage;
 use crate::report::{ClassStatus, IntakeStatus, RebuildReport, Status};
 use intake::{COPIES_FROM_DRIVES, RETAINED_MAX};
 use model::DriveId;
@@ -45,17 +45,17 @@ pub(super) async fn lost_copies_warning(context: &Context) -> Option<Warning> {
 /// The catalog's disagreements with rack and workshop.
 pub(super) fn catalog_warnings(context: &Context) -> Vec<Warning> {
     let (catalog, mut warnings) = (&context.catalog, Vec::new());
-    if let Some(why) = context.lineage.older() {
+    if let Some(why) = context.catalog_age.older() {
         warnings.push(Condition::CatalogOlder.warns(format!(
             "the catalog is older than the rack: {why}. Nothing is removed from the rack meanwhile; {}",
-            lineage::MEND
+            catalog_age::MEND
         )));
     }
-    if let Some(flaw) = context.lineage.incomplete() {
+    if let Some(flaw) = context.catalog_age.incomplete() {
         warnings.push(Condition::CatalogIncomplete.warns(format!(
             "the catalog is not complete: {flaw}. What it does not find may be what is missing, so nothing is \
              removed from the rack meanwhile; {}",
-            lineage::MEND
+            catalog_age::MEND
         )));
     }
     if let Some(why) = catalog.stopped() {
@@ -261,7 +261,7 @@ fn intake_warnings(intake: &IntakeStatus) -> Vec<Warning> {
             "{} logs of small objects are kept for another catalog, which may need what is in them; with \
              {RETAINED_MAX} nothing more is taken in: {}",
             intake.retained,
-            lineage::MEND
+            catalog_age::MEND
         )));
     }
     if !missing.is_empty() {

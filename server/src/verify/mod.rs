@@ -27,10 +27,10 @@ pub use report::{
     VerifyRequest, WorkshopCounts,
 };
 
+use crate::catalog_age;
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::intake_log::IntakeLog;
-use crate::lineage;
 use crate::offline_rack::{OfflineRack, unless_interrupted};
 use beside::Beside;
 use catalog::{Audit, Catalog, CommitLog, SqliteStore, Store};
@@ -227,7 +227,7 @@ impl Verification<'_> {
         }
         if let Some(flaw) = self.ground.catalog.incomplete() {
             let what = format!("catalog.db is not complete: {flaw}");
-            self.found(Finding::new(FindingKind::CatalogFile, what, lineage::MEND));
+            self.found(Finding::new(FindingKind::CatalogFile, what, catalog_age::MEND));
         }
         let mut audit = self.audit().await?;
         let findings = std::mem::take(&mut audit.findings);

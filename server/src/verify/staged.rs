@@ -1,10 +1,11 @@
 //! The workshop against the catalog: every staged version has its file, every file its version.
 
 use super::{Finding, FindingKind, PAGE, RESTORE, Step, Verification};
+use crate::catalog_age;
 use crate::error::ServerError;
-use crate::lineage;
 use catalog::{Place, StagedSlot};
 use futures::StreamExt;
+use lineage::{RunStamp, Sequence, is_newer_than};
 use std::collections::BTreeSet;
 use workshop::{FormatError, Inventory, NamedSlot, ReadError, staged_file_name};
 
@@ -174,20 +175,19 @@ impl Verification<'_> {
     }
 
     /// The newest batch of the catalog. It is asked for after a stamp was read: beside a server both go on.
-    fn newest_sequence(&self) -> u64 {
+    fn newest_sequence(&self) -> Sequence {
         match self.ground.serving {
-            Some(_) => self.ground.catalog.sequence().0,
-            None => self.ground.catalog.sequence_at_open().0,
+            Some(_) => self.ground.catalog.sequence(),
+            None => self.ground.catalog.sequence_at_open(),
         }
     }
 
     /// Files of no version: left by a crash, unless the catalog cannot have known them.
     async fn unreferred(&mut self, slots: Vec<NamedSlot>) -> Result<(), ServerError> {
-        let runs = self.ground.catalog.runs().await?;
         let marked = self.ground.staging.marked_runs().await?;
-        self.is_newest =
-            marked.is_empty() || runs.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
-        let runs = runs.unwrap_or_default();
+        let evidence = catalog_age::evidence(&self.ground.catalog, marked).await?;
+        self.is_newest = evidence.is_used_last();
+        let runs = evidence.runs.unwrap_or_default();
         if !self.is_newest {
             let what = "the workshop was last used with a newer catalog than this";
             self.found(Finding::new(FindingKind::ForeignCatalog, what, RESTORE));
@@ -200,13 +200,14 @@ impl Verification<'_> {
                 Err(ReadError::Unusable { source: FormatError::Magic | FormatError::Length, .. }) => (None, false),
                 Err(_) => (None, true),
             };
-            if stamp.is_some_and(|stamp| !lineage::is_aside(stamp.run) && stamp.sequence > self.newest_sequence()) {
+            let writer = stamp.map(|stamp| (RunStamp::from_bits(stamp.run), stamp.sequence));
+            if writer.is_some_and(|(run, sequence)| is_newer_than(run, sequence, self.newest_sequence())) {
                 let name = staged_file_name(slot);
                 let what = format!("{name} was staged after the newest record of the catalog, which is older than it");
                 self.found(Finding::new(FindingKind::ForeignCatalog, what, RESTORE).file(&name));
                 continue;
             }
-            // Files of a run that this catalog remembers, and unfinished ones, go; see `lineage.rs`.
+            // Files of a run that this catalog remembers, and unfinished ones, go; see `lineage`.
             let is_ours = self.is_newest && stamp.is_some_and(|stamp| runs.contains(&stamp.run));
             if !is_ours && is_finished {
                 let name = staged_file_name(slot);

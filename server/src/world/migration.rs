@@ -242,7 +242,7 @@ async fn commit(context: &Context, handle: &WorldHandle, pack: &HeldPack, blob: 
                 let at = |slot: &u64| NamedSlot::of(*slot, &member.bucket, &member.key);
                 member.slots.iter().filter(|slot| moved.contains(slot)).map(at).collect::<Vec<_>>()
             };
-            context.lineage.removable(plan.members().iter().flat_map(named).collect())
+            context.catalog_age.removable(plan.members().iter().flat_map(named).collect())
         }
         Err(error) => {
             tracing::error!(

@@ -3,12 +3,13 @@
 //! The work is bounded: one listing of names for each drive, a look into the catalog for those whose numbers it has
 //! given out last or never, and a few headers. Nothing is changed on the drive.
 
+use crate::catalog_age::{self, MEND};
 use crate::context::Context;
 use crate::error::text;
-use crate::lineage::{self, MEND};
 use catalog::Known;
 use disk::stack::{self, Header, Provenance};
 use disk::{BLOCK_BYTES, Buffer, Drive, DriveError, FileName};
+use lineage::RunStamp;
 use model::{BlobId, DriveId};
 
 /// Numbers below the first one that was never given out whose stacks are looked up: as many as are reserved at once.
@@ -21,25 +22,25 @@ const HEADERS_MAX: usize = 64;
 
 /// Looks for stacks on `device` that were written under a newer catalog; once for each drive.
 pub(super) async fn look(context: &Context, drive: DriveId, device: &dyn Drive) {
-    if !context.lineage.is_first_look(drive) {
+    if !context.catalog_age.is_first_look(drive) {
         return;
     }
     match newer_stack(context, device).await {
         Ok(None) => {}
         Ok(Some((name, run))) => {
             let why = format!("stack {name} on drive {drive} was written under a newer catalog than this");
-            lineage::found_newer(&context.lineage, &context.catalog, &context.staging, run, why).await;
+            catalog_age::found_newer(&context.catalog_age, (&context.catalog, &context.staging), run, why).await;
         }
         Err(error) => {
             tracing::warn!(%drive, error, "a drive could not be compared with the catalog; {MEND} if that is older");
-            context.lineage.look_again(drive);
+            context.catalog_age.look_again(drive);
         }
     }
 }
 
 /// The name of a stack that was written under a newer catalog, and the run that wrote it, if one is found.
-async fn newer_stack(context: &Context, device: &dyn Drive) -> Result<Option<(FileName, u64)>, String> {
-    let recent = context.lineage.blobs_end().saturating_sub(RECENT);
+async fn newer_stack(context: &Context, device: &dyn Drive) -> Result<Option<(FileName, RunStamp)>, String> {
+    let recent = context.catalog_age.start().blobs_end.saturating_sub(RECENT);
     let names = device.list().await.map_err(text)?;
     let stacks = names.into_iter().filter_map(|name| Some((stack::stack_of(&name)?.0, name)));
     let stacks: Vec<(BlobId, FileName)> = stacks.filter(|(blob, _)| blob.number >= recent).collect();
@@ -74,7 +75,7 @@ pub(super) async fn newer_run(
     blob: BlobId,
     name: &FileName,
     device: &dyn Drive,
-) -> Result<Option<u64>, DriveError> {
+) -> Result<Option<RunStamp>, DriveError> {
     let block = match device.read_at(name, 0, Buffer::zeroed(BLOCK_BYTES)).await {
         Ok(block) => block,
         Err(DriveError::NotFound(_) | DriveError::Short(_)) => return Ok(None),
@@ -83,5 +84,6 @@ pub(super) async fn newer_run(
     let Ok(header) = Header::decode(&block) else { return Ok(None) };
     let ours = header.blob.rack == context.rack_uuid && header.blob.id == blob;
     let Provenance { sequence, run, .. } = header.provenance;
-    Ok((ours && lineage::is_newer(&context.lineage, run, sequence)).then_some(run))
+    let run = RunStamp::from_bits(run);
+    Ok((ours && context.catalog_age.is_newer(run, sequence)).then_some(run))
 }

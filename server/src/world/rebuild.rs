@@ -72,7 +72,7 @@ impl World {
                 "a drive holds one of its stacks"
             );
             // Under a newer catalog it may lie there already, counted.
-            let replaces = context.lineage.may_remove();
+            let replaces = context.catalog_age.may_remove();
             let described = described(&context, &found);
             let order = Lost { index: lost, drives: found.drives.clone(), target: device, replaces, beside: spare };
             let report = match (itself, sources.pop()) {
@@ -264,7 +264,7 @@ impl World {
 /// Removes the old stack of `blob` from the good drive that it has moved from. What cannot be removed now goes with the
 /// next rebuild of the blob, or along with it.
 async fn remove_moved(context: &Context, in_service: &InService, blob: BlobId) {
-    if !context.lineage.may_remove() {
+    if !context.catalog_age.may_remove() {
         return;
     }
     if let Err(error) = remove_left_over(context, in_service, blob, None).await {
@@ -332,7 +332,7 @@ async fn aim(
         return Ok(None);
     }
     // Under a newer catalog the lost stack may have been rebuilt already, and be one that must stay.
-    if context.lineage.may_remove() {
+    if context.catalog_age.may_remove() {
         let aimed_at = RebuildTarget { drive: target, index, spare: false };
         remove_left_over(context, in_service, blob, Some(aimed_at)).await?;
         let there = in_service.stack(index, target).filter(|_| !looks);
@@ -349,7 +349,7 @@ async fn aim_beside(
     found: Blob,
     index: u8,
 ) -> Result<Option<Blob>, CatalogError> {
-    if !context.lineage.may_remove() || !context.catalog.begin_repair(&found, index).await? {
+    if !context.catalog_age.may_remove() || !context.catalog.begin_repair(&found, index).await? {
         return Ok(None);
     }
     let aimed_at = RebuildTarget { drive: found.drives[usize::from(index)], index, spare: true };

@@ -45,7 +45,7 @@ impl World {
         // A hold keeps stacks from being removed. It is no reason against an evacuation: who woke the group reads
         // what still lives.
         // Nothing is removed for a catalog that is older than the rack: what is dead to it may live in the newer one.
-        let may_remove = self.context.lineage.may_remove();
+        let may_remove = self.context.catalog_age.may_remove();
         let stays = |dead: &DeadBlob| !may_remove || (!dead.living && self.is_read(dead.blob));
         let (held, blobs): (Vec<_>, Vec<_>) =
             blobs.into_iter().partition(|dead| stays(dead) || self.evacuating.contains(&dead.blob));

@@ -32,7 +32,7 @@ pub(super) async fn sweep(context: Context, aiming: Arc<Mutex<()>>, drive: Drive
             None
         }
     };
-    let Some(blobs_end) = blobs_end.filter(|_| context.lineage.may_remove()) else { return };
+    let Some(blobs_end) = blobs_end.filter(|_| context.catalog_age.may_remove()) else { return };
     let found = Sweep { context: &context, aiming, drive, device, blobs_end };
     match found.run().await {
         Ok(removed) => {

@@ -143,7 +143,7 @@ impl ScrubStep<'_> {
         let found = self.context.catalog.blob(self.blob).await?.filter(|found| found.drives == self.drives);
         let Some(found) = found else { return Ok((false, Vec::new())) };
         // What a repair that did not come to its end has left; a repair that follows makes it anew.
-        if self.part.start == 0 && self.context.lineage.may_remove() {
+        if self.part.start == 0 && self.context.catalog_age.may_remove() {
             remove_left_over(self.context, in_service, self.blob, None).await?;
         }
         let mut devices: Vec<Option<Arc<dyn Drive>>> = self.drives.iter().map(|_| None).collect();

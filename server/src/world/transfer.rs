@@ -106,7 +106,7 @@ impl World {
         let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
         let in_service = self.in_service();
         self.start_with(move |handle, context| async move {
-            let stays = match context.lineage.may_remove() {
+            let stays = match context.catalog_age.may_remove() {
                 false => Some("the catalog is older than the rack"),
                 true if knows_no_others(&context, blob, &stacks, &in_service).await => None,
                 true => Some("it does not lie where it did, and goes at its group's next wake"),
@@ -191,7 +191,7 @@ impl BlobWrite {
     /// As of after the intent, so that it is above what any catalog counts that does not know the blob.
     fn provenance(&self, blob: &Blob) -> Provenance {
         let sequence = self.context.catalog.sequence().0;
-        let run = self.context.lineage.run();
+        let run = self.context.catalog_age.stamp().bits();
         Provenance { sequence, run, written_ms: blob.written_ms, group: blob.group, class: blob.class }
     }
 

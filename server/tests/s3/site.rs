@@ -60,7 +60,7 @@ impl Site {
             small: None,
             spool: Spool::new(medium(), SPOOL_BYTES),
             holds: Holds::default(),
-            lineage: Arc::default(),
+            catalog_age: Arc::default(),
             recall_order: Arc::default(),
             pacing: Pacing::default(),
             pin_of: Arc::new(|_, _| None),

@@ -24,7 +24,7 @@ fn under_an_older_catalog_no_staged_file_is_removed_that_the_newest_counts_on() 
     let newest = std::mem::replace(&mut site.catalog, backup);
     site.set_wall_clock(HOUR);
     site.run(async |larder| {
-        assert!(larder.context.lineage.older().is_some(), "the workshop shows that there is a newer one");
+        assert!(larder.context.catalog_age.older().is_some(), "the workshop shows that there is a newer one");
         larder.put("overwritten", 7, 10 * KIB).await.unwrap();
         larder.delete("deleted").await;
         larder.settle_but_for_readers().await;
@@ -72,7 +72,7 @@ fn a_power_failure_in_the_first_start_makes_no_catalog_older() {
         let ended = site.boot_and(async |_| ());
         site.lose_power(&mut Rng::for_thing(step, 0));
         site.run(async |larder| {
-            let older = larder.context.lineage.older();
+            let older = larder.context.catalog_age.older();
             assert_eq!(older, None, "the power failed at step {step}");
         });
         if matches!(ended, Ended::Finished(())) {

@@ -365,7 +365,7 @@ impl Site {
             small: Some(SmallObjects { files, below_bytes: self.small_below_bytes }),
             spool: Spool::new(self.powered(&self.spooled, Silence::default(), &self.spooled_bytes), self.spool_bytes),
             holds: Holds::default(),
-            lineage: Arc::default(),
+            catalog_age: Arc::default(),
             recall_order: Arc::default(),
             pacing: Pacing::default(),
             pin_of: Arc::new(move |_, key| pin.filter(|(prefix, _)| key.starts_with(prefix)).map(|(_, class)| class)),

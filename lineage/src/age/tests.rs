@@ -1,0 +1,127 @@
+//! The signs of a newer catalog, in all their combinations.
+
+use super::*;
+use alloc::format;
+use std::string::ToString;
+
+const START: RunStart = RunStart { nonce: 9, blobs_end: 30, slots_end: 20, sequence: 100 };
+
+fn stamp(run: u64) -> RunStamp {
+    RunStamp { run, is_aside: false }
+}
+
+fn used_last() -> Evidence {
+    Evidence { runs: Some(vec![7, 8]), marked: [8].into(), ..Evidence::default() }
+}
+
+/// Every combination of signs, each with whether the catalog is older by them.
+fn cases() -> Vec<(Evidence, bool)> {
+    let mut all = Vec::new();
+    for bits in 0..32_u32 {
+        let is = |bit: u32| bits & (1 << bit) != 0;
+        let evidence = Evidence {
+            flaw: None,
+            behind_log: is(0).then(|| "behind".to_string()),
+            found_before: is(1).then(|| "found".to_string()),
+            runs: (!is(2)).then(|| vec![7, 8]),
+            adopted: if is(3) { vec![5] } else { Vec::new() },
+            marked: if is(4) { [5].into() } else { [8].into() },
+        };
+        // The mark of an unknown run shows nothing where the record of runs is damaged, or the mark was adopted.
+        let by_mark = is(4) && !is(2) && !is(3);
+        all.push((evidence, is(0) || is(1) || by_mark));
+    }
+    all
+}
+
+#[test]
+fn each_sign_of_a_newer_catalog_counts_unless_the_operator_consents() {
+    for (evidence, is_older) in cases() {
+        let mut lineage = Lineage::new(false);
+        assert_eq!(lineage.is_newest(&evidence), !is_older, "{evidence:?}");
+        let orders = lineage.begin(evidence.clone(), START);
+        assert_eq!((lineage.older().is_some(), lineage.may_remove()), (is_older, !is_older), "{evidence:?}");
+        let is_marked = orders.iter().any(|order| matches!(order, Order::MarkWorkshop(_)));
+        assert_eq!(is_marked, !is_older, "the mark of the newer one stays: {evidence:?}");
+        assert_eq!(orders.contains(&Order::LogAside(true)), is_older, "{evidence:?}");
+        assert_eq!(lineage.stamp().is_aside, is_older);
+
+        let mut accepted = Lineage::new(true);
+        assert!(accepted.is_newest(&evidence));
+        let orders = accepted.begin(evidence.clone(), START);
+        assert!(accepted.older().is_none() && accepted.may_remove());
+        assert_eq!(orders.contains(&Order::RememberOlder(None)), is_older, "{evidence:?}");
+        assert_eq!(orders.last(), Some(&Order::MarkWorkshop(9)));
+    }
+}
+
+#[test]
+fn a_catalog_knows_a_run_before_the_workshop_is_marked_by_it() {
+    let orders = Lineage::new(false).begin(used_last(), START);
+    assert_eq!(orders, [Order::RememberRuns(vec![7, 8, 9]), Order::MarkWorkshop(9)]);
+    let many: Vec<u64> = (1..=RUNS_MAX as u64).collect();
+    let [Order::RememberRuns(kept), _] = &Lineage::new(false)
+        .begin(Evidence { runs: Some(many), ..Evidence::default() }, RunStart { nonce: 1000, ..START })[..]
+    else {
+        panic!("a new workshop is marked");
+    };
+    assert_eq!((kept.len(), kept[0], kept.last()), (RUNS_MAX, 2, Some(&1000)));
+}
+
+#[test]
+fn a_log_is_retained_for_a_catalog_with_missing_records() {
+    let mut lineage = Lineage::new(false);
+    let orders = lineage.begin(Evidence { flaw: Some("3 records are missing".into()), ..used_last() }, START);
+    assert_eq!(orders[..2], [Order::RetainLog, Order::ReleaseLog]);
+    assert!(!lineage.may_remove() && lineage.incomplete().is_some() && lineage.older().is_none());
+    assert!(!Lineage::new(true).is_newest(&Evidence { flaw: Some(String::new()), ..used_last() }));
+}
+
+#[test]
+fn what_is_found_later_is_remembered_once_and_marked_by_its_writer() {
+    let mut lineage = Lineage::new(false);
+    lineage.begin(used_last(), START);
+    let why = format!("stack {} is newer", 3);
+    let orders = lineage.found_newer(stamp(77), why.clone());
+    let remember = Order::RememberOlder(Some(why.clone()));
+    assert_eq!(orders, [Order::LogAside(true), Order::ReleaseLog, remember, Order::MarkWorkshop(77)]);
+    assert_eq!((lineage.older(), lineage.may_remove()), (Some(&*why), false));
+    assert!(lineage.found_newer(stamp(78), "another".into()).is_empty());
+    let mut accepted = Lineage::new(true);
+    accepted.begin(used_last(), START);
+    assert!(accepted.found_newer(stamp(77), why).is_empty() && accepted.may_remove());
+}
+
+#[test]
+fn only_what_a_later_batch_of_another_run_wrote_is_a_sign() {
+    let mut lineage = Lineage::new(false);
+    lineage.begin(used_last(), START);
+    assert!(lineage.is_newer(stamp(77), 101));
+    assert!(!lineage.is_newer(stamp(77), 100), "the catalog was further");
+    assert!(!lineage.is_newer(stamp(9), 101), "this run's own");
+    assert!(!lineage.is_newer(RunStamp { is_aside: true, ..stamp(77) }, 101));
+}
+
+#[test]
+fn only_what_a_run_before_the_last_left_is_garbage() {
+    let mut lineage = Lineage::new(false);
+    lineage.begin(used_last(), START);
+    for (run, garbage) in [(1, true), (2, true), (3, false), (4, false)] {
+        assert_eq!(lineage.is_garbage(Some(stamp(run)), &[1, 2, 3]), garbage, "run {run}");
+    }
+    assert!(!lineage.is_garbage(Some(stamp(1)), &[]) && !lineage.is_garbage(None, &[1, 2, 3]));
+    assert!(lineage.may_free(1));
+    lineage.found_newer(stamp(77), "a test".into());
+    assert!(!lineage.is_garbage(Some(stamp(1)), &[1, 2, 3]));
+    assert!(!lineage.may_free(19) && lineage.may_free(20), "what this run staged is its own");
+}
+
+#[test]
+fn drives_are_looked_at_once_and_not_before_a_run_begins() {
+    let mut lineage = Lineage::new(false);
+    assert!(!lineage.is_first_look(DriveId(1)));
+    lineage.begin(used_last(), START);
+    assert!(lineage.is_first_look(DriveId(1)) && !lineage.is_first_look(DriveId(1)));
+    lineage.look_again(DriveId(1));
+    assert!(lineage.is_first_look(DriveId(1)));
+}

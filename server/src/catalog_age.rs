@@ -1,0 +1,188 @@
+//! The age of the catalog that the server uses: reads what catalog, log and workshop show of it, asks [`lineage`], and
+//! does what that orders.
+//!
+//! Invariant: before a run has begun here, nothing is given out, removed or staged.
+
+use crate::error::ServerError;
+use catalog::{Catalog, CatalogError};
+use lineage::{Evidence, Lineage, Order, RunStamp, RunStart};
+use model::DriveId;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use workshop::{NamedSlot, Staging, Survey, UnknownFile};
+
+/// The fix for an older catalog.
+pub const MEND: &str = "put the newest catalog back; or stop the server and make it again from its journal with \
+                        `larder recover --replace`; if neither can be had, set accept_older_catalog = true in \
+                        larder.toml and start again";
+
+/// What the parts of a server ask and tell of the age of its catalog.
+#[derive(Debug, Default)]
+pub struct CatalogAge(Mutex<Lineage>);
+
+impl CatalogAge {
+    /// Nothing is known yet. `accepted` if the operator says that this catalog is the newest there is.
+    pub fn new(accepted: bool) -> Self {
+        Self(Mutex::new(Lineage::new(accepted)))
+    }
+
+    /// True if the operator says that this catalog is the newest there is.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.0.lock().is_accepted()
+    }
+
+    /// Why the catalog is taken for older than the rack or the workshop, if it is. Nothing is removed then.
+    pub fn older(&self) -> Option<String> {
+        self.0.lock().older().map(str::to_owned)
+    }
+
+    /// Why records of the catalog are missing, if some are. Nothing is removed then.
+    pub fn incomplete(&self) -> Option<String> {
+        self.0.lock().incomplete().map(str::to_owned)
+    }
+
+    /// True if blobs may be removed from the rack that this run of the server has not made.
+    pub fn may_remove(&self) -> bool {
+        self.0.lock().may_remove()
+    }
+
+    /// Those of `slots` whose staged files may be removed once this catalog has no use for them.
+    pub(crate) fn removable(&self, slots: Vec<NamedSlot>) -> Vec<NamedSlot> {
+        let lineage = self.0.lock();
+        slots.into_iter().filter(|at| lineage.may_free(at.slot())).collect()
+    }
+
+    /// This run, as what it writes to the rack names it.
+    pub(crate) fn stamp(&self) -> RunStamp {
+        self.0.lock().stamp()
+    }
+
+    /// The start of this run of the server; zeros before that.
+    pub(crate) fn start(&self) -> RunStart {
+        self.0.lock().start()
+    }
+
+    /// True if `drive` is to be compared with the catalog: once in a run of the server.
+    pub(crate) fn is_first_look(&self, drive: DriveId) -> bool {
+        self.0.lock().is_first_look(drive)
+    }
+
+    /// A look at `drive` came to nothing: the next mount looks again.
+    pub(crate) fn look_again(&self, drive: DriveId) {
+        self.0.lock().look_again(drive);
+    }
+
+    /// True if a stack or file unknown to this catalog was written under a newer one: by `stamp`, at the catalog's
+    /// commit sequence number `sequence`.
+    pub(crate) fn is_newer(&self, stamp: RunStamp, sequence: u64) -> bool {
+        self.0.lock().is_newer(stamp, sequence)
+    }
+
+    /// True if nobody can ever want the staged file `file`, which the catalog does not know. `runs` are the catalog's
+    /// runs before this one.
+    pub(crate) fn is_garbage(&self, file: &UnknownFile, runs: &[u64]) -> bool {
+        self.0.lock().is_garbage(file.stamp.map(|stamp| RunStamp::from_bits(stamp.run)), runs)
+    }
+}
+
+/// What `catalog` and a workshop with the marks `marked` show of the age of `catalog`.
+///
+/// # Errors
+/// [`CatalogError`].
+pub(crate) async fn evidence(catalog: &Catalog, marked: BTreeSet<u64>) -> Result<Evidence, CatalogError> {
+    Ok(Evidence {
+        flaw: catalog.incomplete().map(str::to_owned),
+        behind_log: catalog.behind_log().map(str::to_owned),
+        found_before: catalog.found_older().await?,
+        runs: catalog.runs().await?,
+        adopted: catalog.adopted_marks().await?,
+        marked,
+    })
+}
+
+/// At boot, before anything is written: true if `catalog` is whole and the newest one, as far as it and the workshop
+/// show.
+///
+/// # Errors
+/// [`ServerError`].
+pub(crate) async fn is_newest(age: &CatalogAge, catalog: &Catalog, staging: &Staging) -> Result<bool, ServerError> {
+    let evidence = evidence(catalog, staging.marked_runs().await?).await?;
+    Ok(age.0.lock().is_newest(&evidence))
+}
+
+/// At boot, before anything is given out, removed or staged: judges the catalog's age and begins a run. The runs before
+/// it that this catalog remembers, the last one last.
+///
+/// # Errors
+/// [`ServerError`].
+pub(crate) async fn begin_run(
+    age: &Arc<CatalogAge>,
+    catalog: &Catalog,
+    staging: &Staging,
+    nonce: u64,
+) -> Result<Vec<u64>, ServerError> {
+    let (blobs_end, sequence) = (catalog.blobs_end().await?, catalog.sequence_at_open().0);
+    let Survey { slots_end, marked_runs: marked } = staging.survey().await?;
+    let evidence = evidence(catalog, marked.clone()).await?;
+    let runs = evidence.runs.clone().unwrap_or_default();
+    let orders = age.0.lock().begin(evidence, RunStart { nonce, blobs_end, slots_end, sequence });
+    let (of_age, of_catalog) = (Arc::clone(age), catalog.clone());
+    staging.set_now(move || (of_age.stamp().bits(), of_catalog.sequence().0));
+    if let Some(why) = age.older() {
+        tracing::error!("THE CATALOG IS OLDER: {why}. Nothing is removed from the rack meanwhile; {MEND}");
+    }
+    if let Some(flaw) = age.incomplete() {
+        tracing::error!("THE CATALOG IS NOT COMPLETE: {flaw}. Nothing is removed from the rack meanwhile; {MEND}");
+    }
+    if orders.contains(&Order::RememberOlder(None)) {
+        tracing::warn!("the catalog is not the one that was used last; accept_older_catalog says that it counts");
+    }
+    obey(orders, catalog, staging, marked).await?;
+    Ok(runs)
+}
+
+/// A stack or file was found that `stamp` wrote under a newer catalog than this, and `why` says so. Later starts know
+/// it, too.
+pub(crate) async fn found_newer(
+    age: &CatalogAge,
+    (catalog, staging): (&Catalog, &Staging),
+    stamp: RunStamp,
+    why: String,
+) {
+    let orders = age.0.lock().found_newer(stamp, why.clone());
+    if orders.is_empty() {
+        return;
+    }
+    tracing::error!("THE CATALOG IS OLDER: {why}. Nothing is removed from the rack meanwhile; {MEND}");
+    let done = match staging.marked_runs().await {
+        Ok(marked) => obey(orders, catalog, staging, marked).await,
+        Err(error) => obey(orders, catalog, staging, BTreeSet::new()).await.and(Err(error.into())),
+    };
+    if let Err(error) = done {
+        tracing::error!(%error, "the next start cannot be warned of the older catalog");
+    }
+}
+
+/// Carries `orders` out, one after the other. The workshop has the marks `marked`.
+async fn obey(
+    orders: Vec<Order>,
+    catalog: &Catalog,
+    staging: &Staging,
+    marked: BTreeSet<u64>,
+) -> Result<(), ServerError> {
+    for order in orders {
+        match order {
+            Order::RetainLog => catalog.retain_log(),
+            Order::ReleaseLog => catalog.release_log(),
+            Order::LogAside(is_aside) => catalog.set_aside(is_aside),
+            Order::RememberOlder(why) => catalog.set_found_older(why.as_deref()).await?,
+            Order::RememberRuns(runs) => catalog.set_runs(&runs).await?,
+            Order::MarkWorkshop(run) => {
+                staging.mark_run(run).await?;
+                staging.remove_other_marks(marked.clone(), run).await?;
+            }
+        }
+    }
+    Ok(())
+}
