@@ -115,6 +115,10 @@ pub trait File: Debug + Send + Sync + 'static {
     /// # Errors
     /// Those of the drive. Then nothing is known of what was written, and a second sync proves nothing.
     fn sync(&self) -> io::Result<()>;
+
+    /// What was synced is read from the drive from here on, and not from memory. A medium that cannot do so reads as
+    /// before: a verification then proves less.
+    fn drop_cached(&self) {}
 }
 
 /// Whether the drive has no room, as opposed to being broken.

@@ -100,4 +100,41 @@ impl File for RealFile {
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
     }
+
+    fn drop_cached(&self) {
+        if let Err(error) = rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed) {
+            tracing::debug!(%error, "a file that is verified may be read from memory");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Bytes that this process has had read from block devices; `None` where the kernel does not say.
+    fn read_from_devices() -> Option<u64> {
+        let io = fs::read_to_string("/proc/self/io").ok()?;
+        io.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
+    }
+
+    #[test]
+    fn what_was_dropped_is_read_from_the_drive() {
+        const BYTES: usize = 4 << 20;
+        let on_disk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+        fs::create_dir_all(&on_disk).unwrap();
+        let root = tempfile::tempdir_in(on_disk).unwrap();
+        let file = DirectoryOfFiles::open(root.path()).unwrap().create("file").unwrap();
+        file.write_at(&vec![7; BYTES], 0).unwrap();
+        file.sync().unwrap();
+        let mut read = vec![0; BYTES];
+        file.drop_cached();
+        let before = read_from_devices();
+        file.read_at(&mut read, 0).unwrap();
+        assert_eq!(read, vec![7; BYTES]);
+        if let (Some(before), Some(after)) = (before, read_from_devices()) {
+            assert!(after - before >= BYTES as u64, "{} of {BYTES} bytes came from the drive", after - before);
+        }
+    }
 }

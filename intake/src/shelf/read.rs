@@ -197,9 +197,10 @@ impl Shelf {
         damage.into()
     }
 
-    /// Opens a shelf that is complete but has not its name yet.
+    /// Opens a shelf that is complete but has not its name yet. It is read from its drive, not from memory.
     pub(crate) fn open_unfinished(drive: &Arc<Drive>, identity: Identity) -> Result<Self, ReadError> {
         let medium = drive.directory.open(&Name::Unfinished(identity.file).to_string())?;
+        medium.drop_cached();
         let shelf = Self::open(drive, medium, identity)?;
         if shelf.is_worn() { Err(Damage::Checksum.into()) } else { Ok(shelf) }
     }
