@@ -276,7 +276,7 @@ struct Boot<'a> {
 }
 
 impl Boot<'_> {
-    /// The catalog, and the log in front of it if small objects go there, or ever did.
+    /// The catalog, and the log in front of it.
     async fn catalog(&self) -> Result<(Catalog, Option<Arc<IntakeLog>>), ServerError> {
         let options = SqliteOptions {
             // Numbers that follow from the wall clock: a catalog that was put back gives none of them out again.
@@ -374,11 +374,11 @@ impl Boot<'_> {
         trace_file::create(path, header).map(Some).map_err(failed)
     }
 
-    /// What the intake is opened for: to be made if small objects go there.
+    /// What the intake is opened for: a server always has a log in front of its catalog.
     fn purpose(&self) -> Purpose {
         let config = self.config;
         Purpose {
-            makes: config.intake.below_bytes > 0,
+            makes: true,
             is_given_up: config.accept_older_catalog,
             idle_timeout: config.intake.idle_timeout.map(|modelled| modelled / config.time_scale.max(1)),
             deadline: Some(config.deadlines.write),
