@@ -248,7 +248,7 @@ impl Rack {
             }
             self.rebuilder.looked_at(drive, &missing);
             match verdict {
-                None => {}
+                None => self.rebuilder.left_to_others(drive),
                 Some(Err(reason)) => self.rebuilder.skipped(drive, reason),
                 Some(Ok(())) => self.rebuilder.queued(drive, blob.blob, missing),
             }
