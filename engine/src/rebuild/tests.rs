@@ -297,19 +297,42 @@ fn a_stack_that_may_be_in_its_place_is_looked_for_whatever_else_its_blob_has_los
     assert_eq!(transfer(&actions).2.itself(), Some(FAILED));
 }
 
-/// Its drive is back and away once more, and another one that its blob needs is gone.
+/// Its drive is back and away once more, and others that its blob needs are gone.
 #[test]
 fn a_stack_that_is_still_to_be_looked_for_is_not_lost_while_its_drive_is_away() {
-    let (mut rack, attempt) = followed_by(Event::DriveReturned { drive: FAILED, lost_bytes: 100 });
-    notify(&mut rack, 2, Event::DriveBack { drive: FAILED });
-    notify(&mut rack, 2, Event::DriveLost { drive: FAILED, loss: Loss::Died });
+    for lost in [2, 3] {
+        let (mut rack, attempt) = followed_by(Event::DriveReturned { drive: FAILED, lost_bytes: 100 });
+        notify(&mut rack, 2, Event::DriveBack { drive: FAILED });
+        notify(&mut rack, 2, Event::DriveLost { drive: FAILED, loss: Loss::Died });
+        let mut blob = blobs(&rack, 1..2).swap_remove(0);
+        blob.lost = blob.drives[..lost].to_vec();
+        notify(&mut rack, 3, page(attempt, vec![blob.clone()], None));
+        assert_eq!((view(&rack).lost_blobs, view(&rack).waiting_blobs), (0, 1), "{lost} stacks are missing");
+        let (attempt, _) = asked(&notify(&mut rack, 4, Event::DriveBack { drive: FAILED })).unwrap();
+        notify(&mut rack, 4, page(attempt, vec![blob], None));
+        assert_eq!(view(&rack).under_way, 1, "it is looked for");
+    }
+}
+
+/// Its drive is back and does not start when its group wakes, and another one that its blob needs is gone.
+#[test]
+fn a_stack_that_is_still_to_be_looked_for_is_not_lost_while_its_drive_does_not_start() {
+    let mut rack = booted(0, 1000);
     let mut blob = blobs(&rack, 1..2).swap_remove(0);
-    blob.lost = vec![FAILED, blob.drives[1]];
-    notify(&mut rack, 3, page(attempt, vec![blob.clone()], None));
+    blob.lost = vec![FAILED];
+    notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true });
+    let mut woken = notify(&mut rack, 2, Event::DriveReturned { drive: FAILED, lost_bytes: 100 });
+    woken.extend(notify(&mut rack, 2, Event::DriveBack { drive: FAILED }));
+    woken.extend(notify(&mut rack, 3, Event::DriveFailed { drive: blob.drives[1], pulled: true }));
+    let (attempt, _) = woken.iter().rev().find_map(|action| asked(core::slice::from_ref(action))).unwrap();
+    woken.extend(notify(&mut rack, 4, page(attempt, vec![blob], None)));
+    assert_eq!(view(&rack).under_way, 1, "its group wakes to look for it");
+    for action in woken {
+        let Action::SpinUp { drive, attempt } = action else { continue };
+        let failure = Event::DriveCommandFailed { drive, attempt, loss: Loss::SpinUpFailed };
+        obeyed(&mut rack, 5, if drive == FAILED { failure } else { Event::SpunUp { drive, attempt } });
+    }
     assert_eq!((view(&rack).lost_blobs, view(&rack).waiting_blobs), (0, 1));
-    let (attempt, _) = asked(&notify(&mut rack, 4, Event::DriveBack { drive: FAILED })).unwrap();
-    notify(&mut rack, 4, page(attempt, vec![blob], None));
-    assert_eq!(view(&rack).under_way, 1, "it is looked for");
 }
 
 fn gives_up(actions: &[Action]) -> bool {
