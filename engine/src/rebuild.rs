@@ -188,6 +188,8 @@ struct Passes {
     /// Something may be on the drive that no pass has listed: it failed since, or a write that was under way when it
     /// failed counts on it. Used bytes alone do not show that (see [`Passes::is_over`]).
     unlisted: bool,
+    /// The last listing has shown a blob that lives and that another drive of its group rebuilds first.
+    leaves_to_others: bool,
     pause: Duration,
     counts: PassCounts,
     /// Of the pass before, so that nothing is hidden while the next one is under way.
@@ -215,6 +217,7 @@ impl Passes {
             pending: VecDeque::new(),
             under_way: 0,
             unlisted: true,
+            leaves_to_others: false,
             pause: PAUSE_MIN,
             counts: PassCounts::default(),
             before: PassCounts::default(),
@@ -231,11 +234,11 @@ impl Passes {
     }
 
     /// Whether nothing is left to be done, and nothing can come to be. Used bytes alone do not show that: a write that
-    /// failed is not among them, and is taken off them when it is reclaimed, so what a pass could not rebuild is asked
-    /// for again whatever they say.
+    /// failed is not among them, and is taken off them when it is reclaimed, so a blob that a pass has listed and not
+    /// rebuilt is listed again whatever they say.
     fn is_over(&self, used_bytes: u64) -> bool {
-        let nothing_left = !self.unlisted && used_bytes == 0 && self.counts.waiting == 0 && self.counts.lost == 0;
-        nothing_left && self.lost_bytes.is_none()
+        let leaves_some = self.leaves_to_others || self.counts.waiting > 0 || self.counts.lost > 0;
+        !self.unlisted && !leaves_some && used_bytes == 0 && self.lost_bytes.is_none()
     }
 
     /// The next pass begins at `due`, if none is under way; and a pass that leaves something is soon followed.
@@ -269,8 +272,7 @@ impl Passes {
         assert!(self.pending.is_empty() && self.under_way == 0, "one pass at a time");
         assert!(level > 0 || self.retires, "a blob that lacks nothing is not rebuilt");
         self.before = core::mem::take(&mut self.counts);
-        self.unlisted = false;
-        self.shown_bytes = 0;
+        (self.unlisted, self.leaves_to_others, self.shown_bytes) = (false, false, 0);
         (self.level, self.surveys_from) = (level, Some(level));
         self.surveyed = Exposure::none(self.home.parity);
     }
@@ -290,7 +292,7 @@ impl Passes {
         assert!(self.has_ended_level(), "a level ends when nothing of it is under way");
         let Some(level) = self.exposure.next_below(self.level).filter(|_| !self.begins_anew) else { return false };
         self.level = level;
-        self.shown_bytes = 0;
+        (self.leaves_to_others, self.shown_bytes) = (false, 0);
         true
     }
 
@@ -315,10 +317,12 @@ impl Passes {
         (self.pause, self.surveys_from) = (PAUSE_MIN, None);
         self.pending.clear();
         match self.phase {
-            RebuildPhase::Idle { .. } => self.begin_at(now),
+            RebuildPhase::Idle { .. } => return self.begin_at(now),
             _ if self.under_way == 0 => self.phase = RebuildPhase::Idle { due: now },
             _ => (self.phase, self.begins_anew) = (RebuildPhase::Working { next: None }, true),
         }
+        // The pass that is cut short has not listed everything.
+        self.unlisted = true;
     }
 
     /// Whether it is the turn of a blob that lacks its stacks on the drives `missing`.
@@ -669,6 +673,13 @@ impl Rebuilder {
             );
             passes.under_way += 1;
             assert!(passes.under_way <= WINDOW, "no more rebuilds of {drive} than the window holds");
+        }
+    }
+
+    /// A blob of the page of `drive` is left to the pass over another drive, or to a later level of this one.
+    pub fn left_to_others(&mut self, drive: DriveId) {
+        if let Some(passes) = self.drives.get_mut(&drive) {
+            passes.leaves_to_others = true;
         }
     }
 

@@ -495,6 +495,11 @@ fn what_lies_on_a_drive_that_is_back_is_looked_for_before_it_is_written_over() {
 }
 
 #[test]
+fn a_retired_drive_that_holds_the_last_stacks_of_a_blob_is_not_given_up_as_empty() {
+    sound(10_300_031_078);
+}
+
+#[test]
 fn a_stack_with_nothing_in_its_header_and_the_footer_of_another_is_repaired() {
     sound(7_427_934_744);
 }

@@ -105,6 +105,9 @@ pub enum TraceFault {
     /// Blobs of a drive are listed to be rebuilt, and it has not failed.
     #[error("{0} is rebuilt, and has not failed")]
     Listed(DriveId),
+    /// A retired drive is given up, and a blob that was listed on it has not moved away.
+    #[error("{0} is given up as empty, and holds a blob")]
+    NotEmpty(DriveId),
     /// The operation was overtaken by more than it may be.
     #[error("{op} was overtaken by {by}, and may be by {limit}")]
     Overtaken {
@@ -350,13 +353,19 @@ impl TraceCheck {
             Event::DriveLost { drive, .. } if self.cut_off[drive.index()] => self.turn(*drive, Turning::No)?,
             Event::DriveMayReturn { drive } => self.cut_off[drive.index()] = false,
             Event::DriveRetiring { drive } => self.rebuilds.drive_retiring(*drive),
-            Event::OnDrivePage { drive, blobs, .. } => self.rebuilds.listed(*drive, blobs),
+            Event::OnDrivePage { drive, attempt, blobs, .. } => self.rebuilds.listed(*drive, *attempt, blobs),
             Event::DriveReplaced { drive, .. } => self.taken_in(*drive, false),
             Event::DriveReturned { drive, .. } => self.taken_in(*drive, true),
             Event::Booted => self.booted = true,
             Event::Mounted { drive, .. } => self.mounted[drive.index()] = true,
             Event::DriveReported(report) => self.initialised[report.drive.index()] = report.initialised,
-            Event::StackMoved { op, .. } | Event::SourceUnreadable { op, .. } => self.out_of_service(*op),
+            Event::StackMoved { op, done, .. } => {
+                if *done {
+                    self.rebuilds.moved(*op);
+                }
+                self.out_of_service(*op);
+            }
+            Event::SourceUnreadable { op, .. } => self.out_of_service(*op),
             _ => {}
         }
         Ok(())
@@ -421,6 +430,13 @@ impl TraceCheck {
         match action {
             Action::ListOnDrive { drive, .. } if !self.rebuilds.may_have_lost(*drive) => {
                 Err(TraceFault::Listed(*drive))
+            }
+            Action::ListOnDrive { drive, attempt, after, .. } => {
+                self.rebuilds.lists(*drive, *attempt, after.is_none());
+                Ok(())
+            }
+            Action::GiveUp { drive, retired: true } if self.rebuilds.holds_some(*drive) => {
+                Err(TraceFault::NotEmpty(*drive))
             }
             Action::MoveStack { op, .. } => {
                 self.rebuilds.may_move(action).map_err(|fault| TraceFault::Rebuild { op: *op, fault })?;

@@ -248,7 +248,7 @@ impl Rack {
             }
             self.rebuilder.looked_at(drive, &missing);
             match verdict {
-                None => {}
+                None => self.rebuilder.left_to_others(drive),
                 Some(Err(reason)) => self.rebuilder.skipped(drive, reason),
                 Some(Ok(())) => self.rebuilder.queued(drive, blob.blob, missing),
             }
@@ -316,10 +316,12 @@ impl Rack {
         let is_left = |drive: &DriveId| *drive != from && !missing.contains(drive);
         let others: Vec<DriveId> = blob.drives.iter().copied().filter(is_left).collect();
         if others.len() < self.setup.data_stacks() {
-            // A stack that is still to be looked for is not lost, however long its drive is away.
-            let sought = missing.iter().filter(|drive| self.is_sought(**drive, blob.left_there && **drive == from));
+            // A stack that is still to be looked for is not lost, however long its drive is away. For this one that
+            // holds whatever else is gone: the others may be back by the time it is found.
+            let sought = missing.iter().filter(|drive| self.is_sought(**drive, false));
             let may_be_enough = others.len() + sought.count() >= self.setup.data_stacks();
-            return Err(if may_be_enough { Rejection::TooManyDrivesAway } else { Rejection::DataLost });
+            let is_lost = !may_be_enough && !self.is_sought(from, blob.left_there);
+            return Err(if is_lost { Rejection::DataLost } else { Rejection::TooManyDrivesAway });
         }
         self.drives.enough_left(&others, self.setup.data_stacks())?;
         let unfit: Vec<DriveId> =
@@ -337,6 +339,15 @@ impl Rack {
     /// has `left_there`.
     fn is_sought(&self, drive: DriveId, left_there: bool) -> bool {
         self.takes_back(drive) && (left_there || self.rebuilder.has_returned(drive))
+    }
+
+    /// Whether the stack that a rebuild regenerates may still lie where it was lost: nobody has looked at it there
+    /// since its drive is back, or its drive did not say.
+    pub(super) fn may_lie_there(&self, rebuild: &Op) -> bool {
+        let Work::Rebuild { drives, lost, in_place, .. } = &rebuild.request.work else { return false };
+        let from = drives[usize::from(*lost)];
+        let may_look = rebuild.may_do_with_itself() && !in_place;
+        rebuild.may_lie_on(from) || (may_look && self.is_sought(from, false))
     }
 
     /// How a rebuild may do with the stack on `from` itself, of a blob that lacks its stacks on the drives `missing`.
@@ -462,7 +473,7 @@ impl Rack {
         let Some(target) = self.ops.get(op).and_then(|op| op.reserved.first().copied()) else { return };
         self.release_space(op);
         let Some(state) = self.ops.get_mut(op) else { return };
-        let Work::Rebuild { blob, ref drives, lost, in_place, .. } = state.request.work else { return };
+        let Work::Rebuild { blob, ref drives, lost, .. } = state.request.work else { return };
         let (drives, tries) = (drives.clone(), state.count_try());
         let fine = |result| matches!(result, DriveResult::Fine | DriveResult::Unused);
         let from = drives[usize::from(lost)];
@@ -488,9 +499,7 @@ impl Rack {
         if !target_fine {
             state.shun(target);
         }
-        // A stack on a drive that is back is not lost before somebody has looked at it.
-        let (was_left, may_look) = (state.may_lie_on(from), state.may_do_with_itself() && !in_place);
-        let may_lie_there = was_left || (may_look && self.is_sought(from, false));
+        let may_lie_there = self.ops.get(op).is_some_and(|state| self.may_lie_there(state));
         let others = self.others_of(blob, &drives, lost);
         let mut sources = outcomes.iter().filter(|outcome| outcome.drive != target);
         let some_failed = sources.any(|outcome| outcome.result.may_do_better());

@@ -191,9 +191,12 @@ impl Rack {
     /// Why fewer than k stacks of a read or a rebuild are ready.
     pub(super) fn why_too_few(&self, op: OpId) -> Rejection {
         let need = self.setup.data_stacks();
-        let left = match self.ops.get(op).map(|op| &op.request.work) {
-            Some(Work::Read { drives, .. }) => self.drives.enough_left(drives, need),
-            Some(Work::Rebuild { drives, lost, .. }) => self.drives.enough_left(&without(drives, *lost), need),
+        let Some(state) = self.ops.get(op) else { return Rejection::Malformed };
+        let left = match &state.request.work {
+            Work::Read { drives, .. } => self.drives.enough_left(drives, need),
+            // A pass that takes a stack for lost does not look for it any more.
+            Work::Rebuild { .. } if self.may_lie_there(state) => return Rejection::TooManyDrivesAway,
+            Work::Rebuild { drives, lost, .. } => self.drives.enough_left(&without(drives, *lost), need),
             _ => return Rejection::Malformed,
         };
         left.err().unwrap_or(Rejection::TooManyDrivesAway)

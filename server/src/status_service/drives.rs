@@ -10,7 +10,7 @@ use crate::replace::{self, Taken};
 use crate::report::{DriveReport, FailedReport, LostReport, ReplacedReport};
 use disk::clock;
 use disk::label::DriveUuid;
-use engine::{Event, Rack};
+use engine::{Event, Rack, RebuildView};
 use model::{DriveId, GroupId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,9 +58,11 @@ impl StatusService {
             let is_given_up = rack.has_failed(drive) && !rack.gave_up(drive);
             let group = rack.layout().group_of(drive).filter(|_| !is_given_up)?;
             let others = rack.rebuilds().filter(|view| view.group == group && view.drive != drive);
+            // The engine may count too few bytes on a drive that failed: only the catalog knows that nothing is left.
+            let may_lack = |view: &RebuildView| view.left_bytes > 0 || rack.has_failed(view.drive);
             // What a good drive holds that is retired is not lost, whether or not it is away just now.
-            let left = others.map(|view| (view.drive, view.left_bytes, view.retires));
-            let left: Vec<_> = left.filter(|(_, left, _)| *left > 0).collect();
+            let left = others.filter(may_lack).map(|view| (view.drive, view.left_bytes, view.retires));
+            let left: Vec<_> = left.collect();
             Some((rack.spec().code, group, left))
         });
         let Some((code, group, left)) = found.await? else { return Ok(None) };

@@ -1,15 +1,15 @@
 //! Drives that fail for good: their stacks are rebuilt while everything can be read, over crashes as well, and then as
 //! many drives may die as before.
 
-use crate::site::{Ended, Facts, HOUR, KIB, Larder, MIB, SECOND, Site, content};
+use crate::site::{BUCKET, Ended, Facts, HOUR, KIB, Larder, MIB, SECOND, Site, content};
 use crate::steps::next_step;
-use catalog::{Blob, Place};
+use catalog::{Blob, Member, Place};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label};
 use disk::stack::{stack_name, stack_of};
 use disk::{Drive, MemoryCall};
 use engine::{DrivePhase, PriorityClass};
 use futures::TryStreamExt;
-use model::{DriveId, Rng};
+use model::{ClassId, DriveId, GroupId, Rng};
 use server::admin::Admin;
 use server::condition::Condition;
 use server::replace::Taken;
@@ -337,5 +337,38 @@ fn background_work_reads_a_blob_where_it_lies_by_then() {
         let range = offset..offset + 300 * KIB;
         let pieces: Vec<_> = reads.stream(before, range, PriorityClass::Background).try_collect().await.unwrap();
         assert!(pieces.concat() == content("input", 1, 300 * KIB), "all of it, as it was put");
+    });
+}
+
+/// A failed write that was reclaimed takes more off a drive than it has added; here the engine does not know the blob
+/// at all.
+#[test]
+fn a_drive_is_not_given_up_where_only_the_catalog_knows_what_another_one_has_lost() {
+    Site::nas8().run(async |larder| {
+        larder.put("o", 1, 30 * KIB).await.unwrap();
+        let catalog = &larder.context.catalog;
+        let (object, _) = catalog.get_object(BUCKET, "o").await.unwrap();
+        let (group, spec) = (GroupId(0), larder.ask(|rack| rack.spec().clone()).await);
+        let drives = larder.ask(move |rack| rack.layout().groups[group.index()].drives[..3].to_vec()).await;
+        let blob = Blob {
+            blob: catalog.next_blob_id(1).await.unwrap(),
+            group,
+            class: ClassId(0),
+            drives: drives.clone(),
+            code_data: spec.code.data,
+            code_parity: spec.code.parity,
+            fragment_bytes: spec.code.fragment_bytes as u32,
+            payload_bytes: 30 * KIB,
+            stack_bytes: 28 * KIB,
+            members: 1,
+            written_ms: 1,
+        };
+        catalog.begin_blob(&blob).await.unwrap();
+        let member = Member { version: object.version, offset: 0, bytes: 30 * KIB };
+        catalog.commit_blob(&blob, &[member]).await.unwrap();
+        fail(larder, drives[0]).await;
+        assert_eq!(left_bytes(larder, drives[0]).await, 0);
+        let refused = larder.status().fail_drive(drives[1].0, false).await.unwrap_err().to_string();
+        assert!(refused.contains("blobs would be lost"), "{refused}");
     });
 }

@@ -3,14 +3,14 @@
 //! damaged or that was lost with a drive that was replaced, to where that lies), and the catalog is asked to count only
 //! what was written, and read back from where it was written if the policy says so. The stack itself is read only from
 //! a good drive that is retired, from one that came back, or from where an earlier rebuild may have left it. Nothing is
-//! written to a drive that is retired.
+//! written to a drive that is retired, and it is given up only once all that its last listing showed has moved.
 
 use crate::action::{Action, Outcome, Transfer};
 use crate::event::BlobOnDrive;
 use crate::layout::Layout;
 use crate::scrub_pass::Scrubbed;
 use alloc::collections::{BTreeMap, BTreeSet};
-use model::{BlobId, DriveId, GroupId, OpId};
+use model::{Attempt, BlobId, DriveId, GroupId, OpId};
 
 /// A rule that a rebuild broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,6 +58,15 @@ struct Open {
     verify: Verify,
 }
 
+/// The last listing of a drive.
+#[derive(Default)]
+struct Listing {
+    /// The page that is awaited.
+    awaited: Option<Attempt>,
+    /// The blobs shown that live and have not moved away since.
+    there: BTreeSet<BlobId>,
+}
+
 /// The reading back of what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verify {
@@ -83,6 +92,7 @@ pub(super) struct Rebuilds {
     /// Lost stacks that an earlier rebuild may have left in their place.
     left_there: BTreeSet<(BlobId, DriveId)>,
     open: BTreeMap<OpId, Open>,
+    listings: BTreeMap<DriveId, Listing>,
     /// The blobs that are being scrubbed.
     scrubbed: BTreeMap<OpId, BlobId>,
     /// Stacks that a scrub has found damaged.
@@ -122,10 +132,38 @@ impl Rebuilds {
         self.retiring.insert(drive);
     }
 
+    /// The blobs of `drive` are asked for, from the first one on or from where the page before ended.
+    pub fn lists(&mut self, drive: DriveId, attempt: Attempt, from_first: bool) {
+        let listing = self.listings.entry(drive).or_default();
+        listing.awaited = Some(attempt);
+        if from_first {
+            listing.there.clear();
+        }
+    }
+
     /// These blobs were listed for `drive`.
-    pub fn listed(&mut self, drive: DriveId, blobs: &[BlobOnDrive]) {
+    pub fn listed(&mut self, drive: DriveId, attempt: Attempt, blobs: &[BlobOnDrive]) {
         let left = blobs.iter().filter(|blob| blob.left_there);
         self.left_there.extend(left.map(|blob| (blob.blob, drive)));
+        let Some(listing) = self.listings.get_mut(&drive) else { return };
+        if listing.awaited.take_if(|awaited| *awaited == attempt).is_some() {
+            let there = blobs.iter().filter(|blob| blob.living && blob.drives.contains(&drive));
+            listing.there.extend(there.map(|blob| blob.blob));
+        }
+    }
+
+    /// The catalog counts the stack that `op` wrote.
+    pub fn moved(&mut self, op: OpId) {
+        if let Some(open) = self.open.get(&op)
+            && let Some(listing) = self.listings.get_mut(&open.from)
+        {
+            listing.there.remove(&open.blob);
+        }
+    }
+
+    /// Whether the last listing of `drive` has shown a blob that has not moved away.
+    pub fn holds_some(&self, drive: DriveId) -> bool {
+        self.listings.get(&drive).is_some_and(|listing| !listing.there.is_empty())
     }
 
     /// Whether a stack of a blob on `drive` may be lost, or is to move away.

@@ -406,6 +406,32 @@ fn no_blob_is_written_to_a_drive_that_is_to_be_empty() {
 }
 
 #[test]
+fn a_drive_that_is_given_up_as_empty_and_holds_a_blob_is_noticed() {
+    let (_, layout) = pelican();
+    let drive = layout.groups[0].drives[0];
+    let mut copy = rebuild_of_group_0(&layout);
+    let Transfer::Rebuild { blob, drives, stacks, need, target, .. } = &mut copy else { panic!("not a rebuild") };
+    (*stacks, *need) = (vec![(0, drive)], 1);
+    let (blob, drives, to) = (*blob, drives.clone(), *target);
+    let give_up = Action::GiveUp { drive, retired: true };
+    let mut judge = judge(0);
+    judge.event(Time::ZERO, &Event::DriveRetiring { drive }).unwrap();
+    judge.action(&Action::ListOnDrive { drive, attempt: Attempt(1), after: None, limit: 9 }).unwrap();
+    let (lost, left_there) = (Vec::new(), false);
+    let listed = BlobOnDrive { blob, drives, lost, stack_bytes: 1, bytes: 1, living: true, left_there };
+    let page = Event::OnDrivePage { drive, attempt: Attempt(1), blobs: vec![listed], next: None };
+    judge.event(Time::ZERO, &page).unwrap();
+    assert_eq!(judge.action(&give_up), Err(TraceFault::NotEmpty(drive)));
+    begin(&mut judge, 1, copy).unwrap();
+    let (op, attempt) = (OpId(1), Attempt(1));
+    judge.event(Time::ZERO, &Event::TransferEnded { op, attempt, done: true, outcomes: Vec::new() }).unwrap();
+    judge.action(&Action::MoveStack { op, attempt, blob, index: 0, from: drive, to, removes: true }).unwrap();
+    judge.event(Time::ZERO, &Event::StackMoved { op, attempt, done: true }).unwrap();
+    judge.event(Time::ZERO, &page).unwrap(); // once more
+    assert_eq!(judge.action(&give_up), Ok(()));
+}
+
+#[test]
 fn what_a_start_says_of_a_drive_that_was_replaced_does_not_undo_that_its_group_was_initialised_with_it() {
     let (spec, layout) = pelican();
     let drive = layout.groups[0].drives[0];
