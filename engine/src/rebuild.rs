@@ -188,8 +188,8 @@ struct Passes {
     /// Something may be on the drive that no pass has listed: it failed since, or a write that was under way when it
     /// failed counts on it. Used bytes alone do not show that (see [`Passes::is_over`]).
     unlisted: bool,
-    /// The last listing has shown a blob that lives and that another drive of its group rebuilds first.
-    leaves_to_others: bool,
+    /// Blobs of the last listing that live and are left to the pass over another drive, or to a later level.
+    left_to_others: u64,
     pause: Duration,
     counts: PassCounts,
     /// Of the pass before, so that nothing is hidden while the next one is under way.
@@ -217,7 +217,7 @@ impl Passes {
             pending: VecDeque::new(),
             under_way: 0,
             unlisted: true,
-            leaves_to_others: false,
+            left_to_others: 0,
             pause: PAUSE_MIN,
             counts: PassCounts::default(),
             before: PassCounts::default(),
@@ -237,7 +237,7 @@ impl Passes {
     /// failed is not among them, and is taken off them when it is reclaimed, so a blob that a pass has listed and not
     /// rebuilt is listed again whatever they say.
     fn is_over(&self, used_bytes: u64) -> bool {
-        let leaves_some = self.leaves_to_others || self.counts.waiting > 0 || self.counts.lost > 0;
+        let leaves_some = self.left_to_others > 0 || self.counts.waiting > 0 || self.counts.lost > 0;
         !self.unlisted && !leaves_some && used_bytes == 0 && self.lost_bytes.is_none()
     }
 
@@ -272,7 +272,7 @@ impl Passes {
         assert!(self.pending.is_empty() && self.under_way == 0, "one pass at a time");
         assert!(level > 0 || self.retires, "a blob that lacks nothing is not rebuilt");
         self.before = core::mem::take(&mut self.counts);
-        (self.unlisted, self.leaves_to_others, self.shown_bytes) = (false, false, 0);
+        (self.unlisted, self.left_to_others, self.shown_bytes) = (false, 0, 0);
         (self.level, self.surveys_from) = (level, Some(level));
         self.surveyed = Exposure::none(self.home.parity);
     }
@@ -292,7 +292,7 @@ impl Passes {
         assert!(self.has_ended_level(), "a level ends when nothing of it is under way");
         let Some(level) = self.exposure.next_below(self.level).filter(|_| !self.begins_anew) else { return false };
         self.level = level;
-        (self.leaves_to_others, self.shown_bytes) = (false, 0);
+        (self.left_to_others, self.shown_bytes) = (0, 0);
         true
     }
 
@@ -679,7 +679,7 @@ impl Rebuilder {
     /// A blob of the page of `drive` is left to the pass over another drive, or to a later level of this one.
     pub fn left_to_others(&mut self, drive: DriveId) {
         if let Some(passes) = self.drives.get_mut(&drive) {
-            passes.leaves_to_others = true;
+            passes.left_to_others += 1;
         }
     }
 

@@ -357,7 +357,7 @@ fn a_drive_is_not_given_up_where_only_the_catalog_knows_what_another_one_has_los
             drives: drives.clone(),
             code_data: spec.code.data,
             code_parity: spec.code.parity,
-            fragment_bytes: spec.code.fragment_bytes as u32,
+            fragment_bytes: spec.code.fragment_bytes,
             payload_bytes: 30 * KIB,
             stack_bytes: 28 * KIB,
             members: 1,
