@@ -291,8 +291,11 @@ impl<R: Records> Committer<R> {
         if let Some((_, last)) = done.links.last_mut() {
             last.is_group_end = true;
         }
-        if let Some((_, first)) = done.links.first_mut().filter(|_| self.log.is_some()) {
-            first.mark = self.mark();
+        let mark = self.mark().filter(|_| self.log.is_some());
+        // A log may forget the beginning of a group alone: each batch of the newest copy says what it is.
+        let marked = if mark == Some(Mark::Newest) { done.links.len() } else { 1 };
+        for (_, link) in done.links.iter_mut().take(marked) {
+            link.mark = mark;
         }
         Ok(done)
     }

@@ -3,7 +3,8 @@
 //! An older copy that goes on with the log marks its first batch: from there on batches are **aside**, those of a copy
 //! that is not the newest one. The log knows the number that the newest one had reached at least. So the newest one
 //! knows, when it is put back, that what was logged since is not its own, and that it lacks nothing; and marks its own
-//! first batch in turn. A copy that was found to be older by other signs, later, has shown until then that everything
+//! batches in turn: all of them, as long as the log may have batches aside, since a log forgets its files in any order,
+//! and a mark that is gone must not make the newest copy an older one. A copy that was found to be older by other signs, later, has shown until then that everything
 //! in the log leads to it, so its mark says that the log knows nothing of the newest one. Numbers grow along the log
 //! whatever copies use it: of each number in it it is known if it is aside.
 
@@ -111,12 +112,13 @@ impl LogLineage {
         is_ahead
     }
 
-    /// The mark that the log needs before the store goes on with it; `is_aside` if the store is not the newest copy.
+    /// The mark that the next batch of the store needs; `is_aside` if the store is not the newest copy. Its first batch
+    /// says so, and the log retains that. Each batch of the newest copy says so while the log has batches aside.
     pub fn mark_due(&self, is_aside: bool) -> Option<Mark> {
         match (is_aside, self.is_aside()) {
             (true, false) => Some(Mark::Aside { newest: self.newest }),
-            (false, true) => Some(Mark::Newest),
-            _ => None,
+            (true, true) => None,
+            (false, _) => (!self.aside.is_empty()).then_some(Mark::Newest),
         }
     }
 
@@ -173,7 +175,22 @@ mod tests {
     }
 
     #[test]
-    fn each_change_of_copies_is_marked_once() {
+    fn the_newest_copy_marks_each_batch_while_the_log_has_batches_aside() {
+        let newest = Some(Mark::Newest);
+        // The log has forgotten the batches 8 to 10, and has an older file still.
+        let mut lineage = read(&[(6, None), (7, aside(6)), (11, newest), (12, newest)], 12);
+        assert_eq!(lineage.behind(Sequence(12)), None);
+        assert!(!lineage.go_on(Sequence(12)));
+        for sequence in 13..15 {
+            assert_eq!(lineage.mark_due(false), newest);
+            lineage.marked(Sequence(sequence), Mark::Newest);
+        }
+        assert!(lineage.behind(Sequence(7)).is_some() && lineage.behind(Sequence(14)).is_none());
+        assert_eq!(read(&[(11, newest)], 11).mark_due(false), None, "no batch is aside any more");
+    }
+
+    #[test]
+    fn each_change_of_copies_is_marked() {
         let mut lineage = read(&[(5, None), (6, None)], 5);
         assert!(lineage.behind(Sequence(5)).is_some() && !lineage.go_on(Sequence(5)));
         assert_eq!(lineage.mark_due(false), None);
@@ -181,7 +198,7 @@ mod tests {
         lineage.marked(Sequence(7), Mark::Aside { newest: Sequence(6) });
         assert_eq!((lineage.mark_due(true), lineage.mark_due(false)), (None, Some(Mark::Newest)));
         lineage.marked(Sequence(8), Mark::Newest);
-        assert_eq!(lineage.mark_due(false), None);
+        assert_eq!(lineage.mark_due(true), aside(6), "it is put back, and the older one again");
         // A copy to which everything leads, and which is found to be older later.
         let mut lineage = read(&[(5, None)], 5);
         assert!(!lineage.go_on(Sequence(5)));

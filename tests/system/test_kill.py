@@ -21,7 +21,7 @@ from harness import BRISK, FILES, STAYING, SystemTest, noise
 
 GONE = (botocore.exceptions.BotoCoreError, OSError)
 BUCKET = "pantry"
-STAGED, LOG, STACK, RECALL, INTAKE = "/staged/s-", "catalog.db-wal", ".stack", "/spool/r-", "/intake/"
+STAGED, LOG, STACK, RECALL = "/staged/s-", "/intake/", ".stack", "/spool/r-"
 # Packs of a few objects, so that blobs come and go; a spool that holds few recalls, so that drives are read again.
 LOAD = {
     **BRISK,
@@ -89,13 +89,13 @@ AT_START = [
 ]
 # The same where small objects are in the log in front of the catalog.
 INTAKE_UNDER_LOAD = [
-    ("append: not written", "before", [("write", INTAKE, 2)]),
-    ("append: written, not synced", "before", [("sync", INTAKE, 2)]),
-    ("append: synced, not committed", "after", [("sync", INTAKE, 2)]),
+    ("append: not written", "before", [("write", LOG, 2)]),
+    ("append: written, not synced", "before", [("sync", LOG, 2)]),
+    ("append: synced, not committed", "after", [("sync", LOG, 2)]),
     ("a large object beside it: synced, not logged", "after", [("sync", STAGED, 1)]),
-    ("a large object beside it: logged, not answered", "after", [("sync", STAGED, 1), ("sync", INTAKE, 1)]),
-    ("pack: written, not logged", "before", [("sync", STACK, 6), ("read", STACK, 6), ("sync", INTAKE, 1)]),
-    ("pack: logged, nothing freed", "after", [("sync", STACK, 6), ("read", STACK, 6), ("sync", INTAKE, 1)]),
+    ("a large object beside it: logged, not answered", "after", [("sync", STAGED, 1), ("sync", LOG, 1)]),
+    ("pack: written, not logged", "before", [("sync", STACK, 6), ("read", STACK, 6), ("sync", LOG, 1)]),
+    ("pack: logged, nothing freed", "after", [("sync", STACK, 6), ("read", STACK, 6), ("sync", LOG, 1)]),
 ]
 # A pass of checks alone, over eight files: nobody else reads staged files, and nothing else is committed.
 CHECKS = [
@@ -220,7 +220,7 @@ class Kills(SystemTest):
         self.client = self.server.client(retries={"total_max_attempts": 10, "mode": "standard"})
 
     def prepare(self, rack, settings=FILES):
-        """By default with a file for each object: most steps are syncs of files and of the catalog's own log."""
+        """By default with a file for each object: most steps are syncs of files and of the log in front of the catalog."""
         self.load = {**LOAD, **settings}
         self.expected, self.hits, self.serial, self.log = Expected(), {}, 0, [self.id()]
         self.addCleanup(lambda: print("\n".join(self.log), flush=True))
@@ -412,9 +412,9 @@ class Kills(SystemTest):
             self.killed(step[0], self.kill_under_load, *step[1:])
         for step in INTAKE_AT_START:
             self.killed(step[0], self.kill_in_transformation, *step[1:])
-        for step in requests(INTAKE):
+        for step in requests(LOG):
             self.killed(step[0], self.kill_in_request, *step[1:])
-        self.assertEqual(len(self.hits), len(INTAKE_UNDER_LOAD + INTAKE_AT_START + requests(INTAKE)))
+        self.assertEqual(len(self.hits), len(INTAKE_UNDER_LOAD + INTAKE_AT_START + requests(LOG)))
         self.finish()
 
     def test_nothing_is_lost_by_a_kill_while_the_workshop_is_checked_or_reads_are_recorded(self):

@@ -18,7 +18,7 @@ import test_pool
 from harness import BINARY, BRISK, FILES, SystemTest, larder, noise
 from test_recover import lose
 
-CATALOG, LOG, JOURNAL = "catalog.db", "catalog.db-wal", "/journal/"
+CATALOG, LOG, JOURNAL = "catalog.db", "/intake/", "/journal/"
 STACK, SPARE, STAGED = ".stack", ".spare", "/staged/s-"
 GONE = (botocore.exceptions.BotoCoreError, OSError, http.client.HTTPException)
 SETTINGS = {

@@ -64,6 +64,15 @@ class OlderCatalog(SystemTest):
             if suffix != "-shm" and os.path.exists(os.path.join(data, of + suffix)):
                 shutil.copy(os.path.join(data, of + suffix), target)
 
+    def copy_all(self, data, of, to):
+        """Copies the catalog with its log, of one moment or nearly so, to the side or back."""
+        self.copy(data, of, to)
+        for part in ("workshop/intake", "manifest"):
+            here, there = (os.path.join(data, part if name == "catalog.db" else f"{name}.{os.path.basename(part)}")
+                           for name in (of, to))
+            shutil.rmtree(there, ignore_errors=True)
+            shutil.copytree(here, there)
+
     def still_there(self, before):
         """What lies in blobs that the newer catalog has not removed: they held nothing but what was overwritten."""
         return {key: body for key, body in before.items() if not key.endswith(("000", "001", "003"))}
@@ -213,10 +222,10 @@ class OlderCatalog(SystemTest):
         client.create_bucket(Bucket="pantry")
         objects = self.put(client, "early", 2)
         # Copied while the server runs: neither run nor slot shows that it is older than what comes now.
-        self.copy(server.data, "catalog.db", "catalog.older")
+        self.copy_all(server.data, "catalog.db", "catalog.older")
         objects |= self.put(client, "late", 2)
         server.kill()
-        self.copy(server.data, "catalog.db", "catalog.newer")
+        self.copy_all(server.data, "catalog.db", "catalog.newer")
         staged = os.path.join(server.data, "workshop", "staged")
 
         def files():
@@ -224,7 +233,7 @@ class OlderCatalog(SystemTest):
 
         there = files()
         self.assertEqual(len(there), 4)
-        self.copy(server.data, "catalog.older", "catalog.db")
+        self.copy_all(server.data, "catalog.older", "catalog.db")
         kinds = {finding["kind"] for finding in self.verified(server.data)["findings"]}
         self.assertEqual(kinds, {"foreign-catalog"})
         for _ in range(3):
@@ -233,7 +242,7 @@ class OlderCatalog(SystemTest):
             self.assertTrue(any("catalog is older" in warning for warning in server.status()["warnings"]))
             self.assertEqual(files(), there, "nothing is removed")
             self.assertEqual(server.stop(), 0)
-        self.copy(server.data, "catalog.newer", "catalog.db")
+        self.copy_all(server.data, "catalog.newer", "catalog.db")
         server = self.serve(server.data)
         self.reads(server.client(), "pantry", objects)
 
@@ -243,16 +252,16 @@ class OlderCatalog(SystemTest):
         server.client().create_bucket(Bucket="pantry")
         before = self.put(server.client(), "before", 3)
         self.assertEqual(server.stop(), 0)
-        self.copy(server.data, "catalog.db", "catalog.older")
+        self.copy_all(server.data, "catalog.db", "catalog.older")
         server = self.serve(server.data)
         since = self.put(server.client(), "since", 3)
         self.assertEqual(server.stop(), 0)
-        self.copy(server.data, "catalog.db", "catalog.newer")
-        self.copy(server.data, "catalog.older", "catalog.db")
+        self.copy_all(server.data, "catalog.db", "catalog.newer")
+        self.copy_all(server.data, "catalog.older", "catalog.db")
         fork = {}
         for turn in range(3):
             fork |= self.used_as_older(server.data, turn, {**before, **fork})
-        self.copy(server.data, "catalog.newer", "catalog.db")
+        self.copy_all(server.data, "catalog.newer", "catalog.db")
         for _ in range(2):
             server = self.serve(server.data)
             self.reads(server.client(), "pantry", {**before, **since})
@@ -263,7 +272,7 @@ class OlderCatalog(SystemTest):
             self.reads(server.client(), "pantry", more)
             self.assertEqual(server.stop(), 0)
         # Who has lost the newest accepts the older one.
-        self.copy(server.data, "catalog.older", "catalog.db")
+        self.copy_all(server.data, "catalog.older", "catalog.db")
         self.configure(server.data, {**settings, "accept_older_catalog": True})
         server = self.serve(server.data)
         self.reads(server.client(), "pantry", before)

@@ -385,14 +385,18 @@ class RecoverAgain(SystemTest):
     # Starts are counted, and runs have random numbers.
     OF_ITS_OWN = (b"Mruns", b"R")
 
-    def used(self, settings=None):
+    def used(self, forgets=False):
         """A directory whose server was killed: small, staged and cold objects, some of them overwritten or deleted;
-        those that live, and the keys of those that do not. The cold ones are of a first life, with `settings`."""
-        server = self.rack("nas8", settings or SETTINGS)
+        those that live, and the keys of those that do not. The cold ones are of a first life, which the log has
+        forgotten by the second one if it `forgets`."""
+        server = self.rack("nas8", SETTINGS)
         server.until("the journal leads on", lambda status: status["journal"]["leads_on"])
         objects = {f"cold/{n}": noise(40_000 + n, n) for n in range(8)}
         client = server.filled(objects)
         server.until_cold()
+        for _ in range(2 if forgets else 0):
+            self.assertEqual(server.stop(), 0)
+            server = self.serve(server.data)
         server.kill()
         self.configure(server.data, STAYING)
         server = self.serve(server.data)
@@ -616,8 +620,7 @@ class RecoverAgain(SystemTest):
         self.assertNotIn("catalog_older", server.status()["conditions"])
 
     def test_a_log_that_leads_on_from_nothing_is_kept_and_the_start_says_so(self):
-        # What the first life did is not in the log.
-        data, objects, _ = self.used({**SETTINGS, **FILES})
+        data, objects, _ = self.used(forgets=True)
         lose(data, "workshop/journal")
         before = self.sources(data)
         report = self.recovers(data)

@@ -1,6 +1,7 @@
-"""A catalog whose last sync failed: what a start reads of it may never have reached the medium, so nothing is removed
-on the strength of that."""
+"""A log whose last sync failed: a start may read from memory what never reached the medium, so nothing is removed on
+the strength of that."""
 
+import glob
 import os
 import time
 import unittest
@@ -14,12 +15,20 @@ from test_degraded import Racks, bodies
 class CatalogsThatWereNotSynced(Racks):
     """A failed sync leaves pages in memory that never reach the medium, and that a start reads as if they had."""
 
-    def log(self, data):
-        with open(os.path.join(data, "catalog.db-wal"), "rb") as file:
-            return file.read()
+    def logs(self, data):
+        """`{path: bytes}` of the logs in front of the catalog."""
+        found = {}
+        for path in glob.glob(os.path.join(data, "workshop", "intake", "*.log")):
+            try:
+                with open(path, "rb") as file:
+                    found[path] = file.read()
+            except FileNotFoundError:
+                pass
+        return found
 
     def unsynced(self):
-        """A killed server whose commit of a migrated blob was not synced; what the log was before and after it."""
+        """A killed server whose commit of a migrated blob was not synced; the log of that, what it has, and how much of
+        it was there before."""
         data = self.made("nas8", **STAYING, **FILES)
         shim = faults.Faults(self.root)
         server = self.serve(data, shim.environment())
@@ -29,29 +38,30 @@ class CatalogsThatWereNotSynced(Racks):
             client.put_object(Bucket="pantry", Key=key, Body=body)
         server.kill()
         self.configure(data, {**BRISK, **FILES})
-        shim.arm("fail", [("sync", ".stack", 6), ("read", ".stack", 6), ("sync", "-wal", 1)])
+        shim.arm("fail", [("sync", ".stack", 6), ("read", ".stack", 6), ("sync", "/intake/", 1)])
         before = []
 
         server = self.serve(data, shim.environment())
         end = time.monotonic() + 60
         while not shim.hits():
-            before.append(self.log(data))
+            before.append(self.logs(data))
             self.assertLess(time.monotonic(), end, "the blob was never committed")
             time.sleep(0.002)
         server.kill()
-        after = self.log(data)
+        path, after = max(self.logs(data).items(), key=lambda log: os.path.getmtime(log[0]))
         # The longest log that is a beginning of the last one: all that was synced, or less.
-        synced = max((log for log in before if after.startswith(log) and log != after), key=len, default=b"")
-        return data, objects, shim, len(synced), after
+        beginnings = (logs.get(path, b"") for logs in before)
+        synced = max((log for log in beginnings if after.startswith(log) and log != after), key=len, default=b"")
+        self.assertGreater(len(synced), 0)
+        return data, objects, shim, (path, len(synced), after)
 
     def test_nothing_is_swept_on_the_strength_of_a_log_that_never_reached_the_medium(self):
-        data, objects, _, synced, after = self.unsynced()
+        data, objects, _, (path, synced, after) = self.unsynced()
         server = self.serve(data)
         server.kill()
         # The power fails: what was not written again since is as it was on the medium.
-        log = self.log(data)
-        if log[synced : len(after)] == after[synced:]:
-            with open(os.path.join(data, "catalog.db-wal"), "r+b") as file:
+        if self.logs(data).get(path, b"")[synced : len(after)] == after[synced:]:
+            with open(path, "r+b") as file:
                 file.seek(synced)
                 file.write(bytes(len(after) - synced))
         self.configure(data, {**STAYING, **FILES})
@@ -61,7 +71,7 @@ class CatalogsThatWereNotSynced(Racks):
         self.assertEqual(self.kinds(data, "--deep"), [])
 
     def test_a_catalog_that_cannot_be_synced_is_not_served_and_nothing_is_swept(self):
-        data, objects, shim, _, _ = self.unsynced()
+        data, objects, shim, _ = self.unsynced()
         staged = os.path.join(data, "workshop", "staged")
         before = sorted(os.listdir(staged))
         self.assertGreaterEqual(len(before), len(objects))

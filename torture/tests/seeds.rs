@@ -179,6 +179,11 @@ fn a_log_that_the_catalog_may_need_is_missed_however_new_it_is_and_whatever_has_
 }
 
 #[test]
+fn the_newest_catalog_is_the_newest_though_the_log_forgets_where_it_was_put_back() {
+    sound(12_873_942_701);
+}
+
+#[test]
 fn a_drive_that_stops_while_it_is_looked_through_is_looked_through_again() {
     sound(4_000_997);
 }
