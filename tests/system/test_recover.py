@@ -651,6 +651,7 @@ class RecoverAgain(SystemTest):
         server.client().delete_object(Bucket="pantry", Key="large/3")
         server.until("the file of what was deleted is gone", lambda _: names - set(os.listdir(staged)))
         server.kill()
+        self.serve(data).kill()  # a run that the copy does not know has marked the workshop
         lose(data, "workshop/journal")
         shutil.rmtree(os.path.join(data, "workshop", "intake"))
         before = self.sources(data)
@@ -664,6 +665,8 @@ class RecoverAgain(SystemTest):
         self.recovers(data, "--replace", "--from", copy)
         self.assertEqual(self.records(data), records)
         self.is_unchanged(data, before)
+        said = [finding["what"] for finding in self.verified(data)["findings"]]
+        self.assertEqual([what for what in said if "last used with a newer catalog" in what], [])
 
 
 if __name__ == "__main__":
