@@ -195,12 +195,11 @@ impl<R: Records> Committer<R> {
         self.covers += 1;
         let LogUse { forgets_nothing, is_held, .. } = &*self.log_use;
         let keeps_all = forgets_nothing.load(Ordering::Relaxed) || is_held.load(Ordering::Relaxed);
-        match self.mark() {
-            _ if keeps_all => {}
-            // What the newest copy needs is retained from its mark on.
-            Some(Mark::Aside { .. }) => {}
+        // What the newest copy needs is retained from the first mark aside on, and not before.
+        let begins_aside = self.log_use.is_aside.load(Ordering::Relaxed) && !self.lineage.is_aside();
+        if !keeps_all && !begins_aside {
             // The last number stays there: an older copy sees by it that it is behind, whatever is forgotten.
-            _ => log.covered(Sequence(self.state.sequence.min(self.logged).0.saturating_sub(1))),
+            log.covered(Sequence(self.state.sequence.min(self.logged).0.saturating_sub(1)));
         }
         Ok(())
     }
@@ -260,7 +259,7 @@ impl<R: Records> Committer<R> {
         Ok(done.verdicts)
     }
 
-    /// The mark that the log needs before this store goes on with it.
+    /// The mark that the next batches need in the log.
     fn mark(&self) -> Option<Mark> {
         self.lineage.mark_due(self.log_use.is_aside.load(Ordering::Relaxed))
     }
@@ -268,8 +267,8 @@ impl<R: Records> Committer<R> {
     /// The log has a group that begins with `first`.
     fn marked(&mut self, first: Option<Link>) {
         let Some((link, mark)) = first.and_then(|link| Some((link, link.mark?))) else { return };
-        self.lineage.marked(link.sequence, mark);
-        if let Some(log) = self.log.as_ref().filter(|_| self.lineage.is_aside()) {
+        let begins_aside = self.lineage.marked(link.sequence, mark);
+        if let Some(log) = self.log.as_ref().filter(|_| begins_aside) {
             log.retain();
         }
     }
@@ -292,9 +291,7 @@ impl<R: Records> Committer<R> {
             last.is_group_end = true;
         }
         let mark = self.mark().filter(|_| self.log.is_some());
-        // A log may forget the beginning of a group alone: each batch of the newest copy says what it is.
-        let marked = if mark == Some(Mark::Newest) { done.links.len() } else { 1 };
-        for (_, link) in done.links.iter_mut().take(marked) {
+        for (_, link) in &mut done.links {
             link.mark = mark;
         }
         Ok(done)

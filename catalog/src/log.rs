@@ -63,7 +63,7 @@ pub trait CommitLog: Send + Sync + 'static {
     fn retain(&self);
 
     /// Gives `each` the entries of the records that are there, in their order, until it breaks. Once, before the first
-    /// append. Those that were covered may be among them, but none without all behind it.
+    /// append. Any of those that were covered may be among them, or missing: a log forgets its files in any order.
     ///
     /// # Errors
     /// [`LogError::Failed`] if the log cannot be read. A record that is damaged is left out: the

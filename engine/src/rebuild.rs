@@ -185,8 +185,8 @@ struct Passes {
     surveyed: Exposure,
     pending: VecDeque<BlobOnDrive>,
     under_way: u32,
-    /// Something may be on the drive that no pass has listed: it failed since, or a write that was under way when it
-    /// failed counts on it. Used bytes alone do not show that (see [`Passes::is_over`]).
+    /// Something may be on the drive that no pass has listed: it failed since, a write that was under way when it failed
+    /// counts on it, or the pass was cut short. Used bytes alone do not show that (see [`Passes::is_over`]).
     unlisted: bool,
     /// Blobs of the last listing that live and are left to the pass over another drive, or to a later level.
     left_to_others: u64,
@@ -432,6 +432,11 @@ impl Rebuilder {
     /// Whether a pass over `drive`, which is being retired and of which blobs use `used_bytes`, has left nothing.
     pub fn has_emptied(&self, drive: DriveId, used_bytes: u64) -> bool {
         self.drives.get(&drive).is_some_and(|passes| passes.retires && passes.is_over(used_bytes))
+    }
+
+    /// Whether nothing is left to be done for `drive`, of which blobs use `used_bytes`, and nothing can come to be.
+    pub fn is_over(&self, drive: DriveId, used_bytes: u64) -> bool {
+        self.drives.get(&drive).is_none_or(|passes| !passes.is_under_way() && passes.is_over(used_bytes))
     }
 
     /// Bytes of stacks that are left to be rebuilt of `drive`, of which blobs use `used_bytes`.

@@ -11,8 +11,8 @@
 //! - the log in front of a catalog, in which each copy **marks** what it logs ([`LogLineage`]);
 //! - the **owner** of a medium ([`OwnRuns`]).
 //!
-//! Everything here is a function of what was found: no I/O, no clock, no randomness. Whoever reads the media brings the
-//! evidence, and carries out [`Order`]s one after the other.
+//! Everything here is a function of what was found: no I/O, no clock, no randomness. The caller reads the media, brings
+//! the evidence, and carries out [`Order`]s one after the other.
 //!
 //! Invariant: what is not known to be the newest copy is never ordered to remove anything that only a newer one knows.
 

@@ -1,12 +1,15 @@
 //! The log in front of a catalog: which of its batches are of which copy.
 //!
-//! An older copy that goes on with the log marks its first batch: from there on batches are **aside**, those of a copy
-//! that is not the newest one. The log knows the number that the newest one had reached at least. So the newest one
-//! knows, when it is put back, that what was logged since is not its own, and that it lacks nothing; and marks its own
-//! batches in turn: all of them, as long as the log may have batches aside, since a log forgets its files in any order,
-//! and a mark that is gone must not make the newest copy an older one. A copy that was found to be older by other signs, later, has shown until then that everything
-//! in the log leads to it, so its mark says that the log knows nothing of the newest one. Numbers grow along the log
-//! whatever copies use it: of each number in it it is known if it is aside.
+//! An older copy that uses the log marks its batches as **aside**: they are of a copy that is not the newest one. Each
+//! mark has the last number of the newest copy, as far as the log has shown it. So the newest copy knows, when it is put
+//! back, that these batches are not its own, and that it lacks nothing. It marks its own batches as **newest**, for as
+//! long as the log may have batches aside. A copy that is found to be older by other signs, later, has shown until then
+//! that everything in the log leads to it: its mark says that the log knows nothing of the newest one.
+//!
+//! Every batch has its mark, and not the first one alone. A log forgets its files in any order, and a pool may lack a
+//! drive for a while, so that any of the entries may be missing at a start. Entries of an earlier Larder have no mark
+//! behind the first one: they are of the same copy as the entry before. Numbers grow along the log whatever copies use
+//! it, so that the log says of each of its numbers whether it is aside.
 
 use crate::run::Sequence;
 use alloc::borrow::ToOwned;
@@ -26,11 +29,14 @@ pub enum Mark {
     Newest,
 }
 
-/// What a log says of the copies that were used with it: first read from it, then kept while a copy goes on with it.
+/// What a log says of the copies that were used with it, as it was read when the store was opened, and of the one that
+/// has used it since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogLineage {
     /// The highest number in the log.
     last: Sequence,
+    /// The last mark is [`Mark::Newest`]: batches aside may be where the log cannot be read just now.
+    is_marked_newest: bool,
     /// The highest one that the newest copy has, as far as the log shows that it is not this one.
     newest: Sequence,
     /// The numbers that are aside: from the first one of each range to before the second.
@@ -43,25 +49,17 @@ impl LogLineage {
     /// The next entry of the log: batch `sequence`. The store itself is at `at`.
     pub fn read(&mut self, sequence: Sequence, mark: Option<Mark>, at: Sequence) {
         self.last = self.last.max(sequence);
-        match mark {
-            Some(Mark::Aside { newest }) => {
-                self.newest = newest;
-                self.aside.push((sequence, None));
-            }
-            Some(Mark::Newest) => self.end_aside(sequence),
-            None => {}
+        if let Some(Mark::Aside { newest }) = mark {
+            self.newest = newest;
+        }
+        if let Some(mark) = mark {
+            self.marked(sequence, mark);
         }
         if !self.is_aside() {
             self.newest = self.newest.max(sequence);
         }
         if sequence <= at {
             self.damaged = 0;
-        }
-    }
-
-    fn end_aside(&mut self, sequence: Sequence) {
-        for (_, end) in &mut self.aside {
-            *end = end.or(Some(sequence));
         }
     }
 
@@ -112,22 +110,26 @@ impl LogLineage {
         is_ahead
     }
 
-    /// The mark that the next batch of the store needs; `is_aside` if the store is not the newest copy. Its first batch
-    /// says so, and the log retains that. Each batch of the newest copy says so while the log has batches aside.
+    /// The mark of the next batches of the store; `is_aside` if it is not the newest copy.
     pub fn mark_due(&self, is_aside: bool) -> Option<Mark> {
-        match (is_aside, self.is_aside()) {
-            (true, false) => Some(Mark::Aside { newest: self.newest }),
-            (true, true) => None,
-            (false, _) => (!self.aside.is_empty()).then_some(Mark::Newest),
+        if is_aside {
+            return Some(Mark::Aside { newest: self.newest });
         }
+        (self.is_marked_newest || !self.aside.is_empty()).then_some(Mark::Newest)
     }
 
-    /// The store logged batch `sequence` with `mark`. What the log had before a mark aside is to be retained.
-    pub fn marked(&mut self, sequence: Sequence, mark: Mark) {
-        match mark {
-            Mark::Aside { .. } => self.aside.push((sequence, None)),
-            Mark::Newest => self.end_aside(sequence),
+    /// Batch `sequence` has this mark. True if batches aside begin with it: what the log had before is to be retained.
+    pub fn marked(&mut self, sequence: Sequence, mark: Mark) -> bool {
+        let begins_aside = mark != Mark::Newest && !self.is_aside();
+        self.is_marked_newest = mark == Mark::Newest;
+        if begins_aside {
+            self.aside.push((sequence, None));
+        } else if self.is_marked_newest {
+            for (_, end) in &mut self.aside {
+                *end = end.or(Some(sequence));
+            }
         }
+        begins_aside
     }
 }
 
@@ -175,30 +177,41 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_copy_marks_each_batch_while_the_log_has_batches_aside() {
+    fn any_entry_of_a_log_with_marks_may_be_missing() {
         let newest = Some(Mark::Newest);
-        // The log has forgotten the batches 8 to 10, and has an older file still.
-        let mut lineage = read(&[(6, None), (7, aside(6)), (11, newest), (12, newest)], 12);
-        assert_eq!(lineage.behind(Sequence(12)), None);
-        assert!(!lineage.go_on(Sequence(12)));
-        for sequence in 13..15 {
-            assert_eq!(lineage.mark_due(false), newest);
-            lineage.marked(Sequence(sequence), Mark::Newest);
+        let all = [(6, None), (7, aside(6)), (8, aside(6)), (9, newest), (10, newest), (11, aside(10)), (12, newest)];
+        for left in 0..1_u32 << all.len() {
+            let there = all.iter().enumerate().filter(|(at, _)| left & (1 << at) != 0).map(|(_, entry)| *entry);
+            let there: Vec<(u64, Option<Mark>)> = there.collect();
+            assert_eq!(read(&there, 12).behind(Sequence(12)), None, "the newest copy and {there:?}");
+            for of_older in [7, 8, 11] {
+                // The last entry of all stays, whatever is forgotten.
+                let shown = there.iter().any(|(at, _)| *at == 12);
+                assert!(!shown || read(&there, of_older).behind(Sequence(of_older)).is_some(), "{of_older}: {there:?}");
+            }
+            let follows = there.iter().any(|(at, _)| *at > 6);
+            assert_eq!(read(&there, 12).mark_due(false).is_some(), follows, "{there:?}");
         }
-        assert!(lineage.behind(Sequence(7)).is_some() && lineage.behind(Sequence(14)).is_none());
-        assert_eq!(read(&[(11, newest)], 11).mark_due(false), None, "no batch is aside any more");
     }
 
     #[test]
-    fn each_change_of_copies_is_marked() {
+    fn a_log_of_an_earlier_larder_has_its_first_marks_alone() {
+        let mut lineage = read(&[(6, None), (7, aside(6)), (8, None), (9, Some(Mark::Newest)), (10, None)], 10);
+        assert!(lineage.behind(Sequence(8)).is_some() && lineage.behind(Sequence(10)).is_none());
+        assert_eq!(lineage.mark_due(false), Some(Mark::Newest));
+        assert!(lineage.marked(Sequence(11), Mark::Aside { newest: Sequence(10) }));
+    }
+
+    #[test]
+    fn what_was_there_is_retained_when_batches_aside_begin() {
         let mut lineage = read(&[(5, None), (6, None)], 5);
         assert!(lineage.behind(Sequence(5)).is_some() && !lineage.go_on(Sequence(5)));
-        assert_eq!(lineage.mark_due(false), None);
-        assert_eq!(lineage.mark_due(true), aside(6));
-        lineage.marked(Sequence(7), Mark::Aside { newest: Sequence(6) });
-        assert_eq!((lineage.mark_due(true), lineage.mark_due(false)), (None, Some(Mark::Newest)));
-        lineage.marked(Sequence(8), Mark::Newest);
-        assert_eq!(lineage.mark_due(true), aside(6), "it is put back, and the older one again");
+        assert_eq!((lineage.mark_due(false), lineage.mark_due(true)), (None, aside(6)));
+        let mark = Mark::Aside { newest: Sequence(6) };
+        assert!(lineage.marked(Sequence(7), mark) && !lineage.marked(Sequence(8), mark));
+        assert_eq!((lineage.mark_due(true), lineage.mark_due(false)), (Some(mark), Some(Mark::Newest)));
+        assert!(!lineage.marked(Sequence(9), Mark::Newest));
+        assert!(lineage.marked(Sequence(10), mark), "the older one is put back once more");
         // A copy to which everything leads, and which is found to be older later.
         let mut lineage = read(&[(5, None)], 5);
         assert!(!lineage.go_on(Sequence(5)));

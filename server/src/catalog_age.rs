@@ -138,7 +138,7 @@ pub(crate) async fn begin_run(
     if orders.contains(&Order::RememberOlder(None)) {
         tracing::warn!("the catalog is not the one that was used last; accept_older_catalog says that it counts");
     }
-    obey(orders, catalog, staging, marked).await?;
+    obey(orders, catalog, staging, Some(marked)).await?;
     Ok(runs)
 }
 
@@ -155,21 +155,17 @@ pub(crate) async fn found_newer(
         return;
     }
     tracing::error!("THE CATALOG IS OLDER: {why}. Nothing is removed from the rack meanwhile; {MEND}");
-    let done = match staging.marked_runs().await {
-        Ok(marked) => obey(orders, catalog, staging, marked).await,
-        Err(error) => obey(orders, catalog, staging, BTreeSet::new()).await.and(Err(error.into())),
-    };
-    if let Err(error) = done {
+    if let Err(error) = obey(orders, catalog, staging, None).await {
         tracing::error!(%error, "the next start cannot be warned of the older catalog");
     }
 }
 
-/// Carries `orders` out, one after the other. The workshop has the marks `marked`.
+/// Carries `orders` out, one after the other. The workshop has the marks `marked`; they are looked up if that is `None`.
 async fn obey(
     orders: Vec<Order>,
     catalog: &Catalog,
     staging: &Staging,
-    marked: BTreeSet<u64>,
+    marked: Option<BTreeSet<u64>>,
 ) -> Result<(), ServerError> {
     for order in orders {
         match order {
@@ -180,7 +176,11 @@ async fn obey(
             Order::RememberRuns(runs) => catalog.set_runs(&runs).await?,
             Order::MarkWorkshop(run) => {
                 staging.mark_run(run).await?;
-                staging.remove_other_marks(marked.clone(), run).await?;
+                let marked = match &marked {
+                    Some(marked) => marked.clone(),
+                    None => staging.marked_runs().await?,
+                };
+                staging.remove_other_marks(marked, run).await?;
             }
         }
     }

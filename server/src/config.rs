@@ -265,7 +265,7 @@ impl Default for WorkshopConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct IntakeConfig {
     /// Objects of fewer bytes become durable in the log in front of the catalog, by one sync with their record, and not
-    /// in files of their own. 0: the log has no object, and every record as ever. 1 MiB.
+    /// in files of their own. 0: every object is a file, and the log has its record alone. 1 MiB.
     #[serde(rename = "below", deserialize_with = "text::size")]
     pub below_bytes: u64,
     /// A drive of the pool whose power is controlled sleeps after so long without work; `None` is never. 10 min.

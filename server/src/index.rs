@@ -15,7 +15,7 @@ use crate::recover;
 use catalog::{CatalogError, CommitLog, SqliteOptions, SqliteStore, Store, StoreError};
 use std::sync::Arc;
 
-/// The catalog's file, and the log in front of it, if there is one.
+/// The catalog's file, and the log in front of it; an offline command on an older directory may find none.
 type Opened = (SqliteStore, Option<Arc<IntakeLog>>);
 
 /// Opens the catalog of `dir`, and its log; makes the catalog again before, if that is called for and can be done.

@@ -194,7 +194,7 @@ impl Rack {
         let Some(state) = self.ops.get(op) else { return Rejection::Malformed };
         let left = match &state.request.work {
             Work::Read { drives, .. } => self.drives.enough_left(drives, need),
-            // A pass that takes a stack for lost does not look for it any more.
+            // If it counted as lost, the pass would stop looking, and nobody would ever read it.
             Work::Rebuild { .. } if self.may_lie_there(state) => return Rejection::TooManyDrivesAway,
             Work::Rebuild { drives, lost, .. } => self.drives.enough_left(&without(drives, *lost), need),
             _ => return Rejection::Malformed,

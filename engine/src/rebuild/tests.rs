@@ -359,6 +359,22 @@ fn a_retired_drive_is_not_empty_while_a_blob_on_it_lacks_another_stack() {
 }
 
 #[test]
+fn a_drive_that_fails_while_it_is_retired_may_not_be_pulled_before_nothing_needs_it() {
+    let mut rack = booted(0, 1000);
+    let blob = blobs(&rack, 1..2).swap_remove(0);
+    notify(&mut rack, 1, Event::DriveRetiring { drive: FAILED });
+    notify(&mut rack, 1, Event::DriveLost { drive: blob.drives[1], loss: Loss::Died });
+    notify(&mut rack, 1, Event::DriveLost { drive: blob.drives[2], loss: Loss::Died });
+    let failed = notify(&mut rack, 3, Event::DriveFailed { drive: FAILED, pulled: false });
+    assert!(rack.is_retiring(FAILED) && rack.has_failed(FAILED) && !rack.is_retired(FAILED), "nobody has listed it");
+    notify(&mut rack, 4, page(asked(&failed).unwrap().0, vec![blob], None));
+    assert!(!rack.is_retired(FAILED), "a blob lacks its stack there");
+    let due = notify(&mut rack, 9_000, Event::DeadlineReached);
+    notify(&mut rack, 9_000, page(asked(&due).unwrap().0, Vec::new(), None));
+    assert!(rack.is_retired(FAILED), "no blob needs it");
+}
+
+#[test]
 fn a_retired_drive_is_not_empty_because_a_pass_over_it_was_cut_short() {
     let mut rack = booted(0, 1000);
     let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveRetiring { drive: FAILED })).unwrap();

@@ -121,6 +121,7 @@ mod tests {
 
     #[test]
     fn what_was_dropped_is_read_from_the_drive() {
+        // Of file systems in memory, and where the kernel does not count, nothing can be said.
         const BYTES: usize = 4 << 20;
         let on_disk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
         fs::create_dir_all(&on_disk).unwrap();

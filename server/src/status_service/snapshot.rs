@@ -85,7 +85,7 @@ fn drive_counts(rack: &Rack) -> DriveCounts {
     let mut counts = DriveCounts::default();
     for drive in &rack.spec().drives {
         match rack.drive_phase(drive.id) {
-            _ if rack.has_failed(drive.id) && rack.is_retiring(drive.id) => counts.retired += 1,
+            _ if rack.is_retired(drive.id) => counts.retired += 1,
             _ if rack.has_failed(drive.id) => counts.failed += 1,
             DrivePhase::Standby | DrivePhase::AwaitingPermit if rack.is_always_on(drive.id) => counts.always_on += 1,
             DrivePhase::Standby | DrivePhase::AwaitingPermit => counts.standby += 1,
@@ -126,7 +126,7 @@ fn rebuild_report(rack: &Rack, view: &RebuildView, clock: &dyn Clock) -> Rebuild
         waiting_blobs: view.waiting_blobs,
         unplaced_blobs: view.unplaced_blobs,
         retires: view.retires,
-        retired: rack.has_failed(view.drive) && rack.is_retiring(view.drive),
+        retired: rack.is_retired(view.drive),
         there: there.to_owned(),
         used_bytes: view.used_bytes,
         away: matches!(rack.drive_phase(view.drive), DrivePhase::Away(_)),
@@ -235,8 +235,8 @@ fn capacity(rack: &Rack) -> CapacityStatus {
 /// What is said of a drive in one word.
 fn state_of(rack: &Rack, drive: DriveId) -> &'static str {
     match (rack.has_failed(drive), rack.is_retiring(drive)) {
-        (true, true) => "retired",
-        (true, false) => "failed",
+        (true, _) if rack.is_retired(drive) => "retired",
+        (true, _) => "failed",
         (false, true) => "retiring",
         // Its file system may be at rest, its platters are not.
         (false, false) if rack.is_always_on(drive) && rack.drive_phase(drive) == DrivePhase::Standby => "always on",
