@@ -185,8 +185,8 @@ struct Passes {
     surveyed: Exposure,
     pending: VecDeque<BlobOnDrive>,
     under_way: u32,
-    /// Something may be on the drive that no pass has listed: it failed since, a write that was under way when it failed
-    /// counts on it, or the pass was cut short. Used bytes alone do not show that (see [`Passes::is_over`]).
+    /// Something may be on the drive that no pass has listed: it failed since, a write that was under way when it
+    /// failed counts on it, or the pass was cut short. Used bytes alone do not show that (see [`Passes::is_over`]).
     unlisted: bool,
     /// Blobs of the last listing that live and are left to the pass over another drive, or to a later level.
     left_to_others: u64,

@@ -108,8 +108,8 @@ impl Rack {
         self.retiring.contains(&drive)
     }
 
-    /// Whether the operator has retired `drive`, and it may be pulled: a listing has shown that no blob needs it. A drive
-    /// that was given up before it was empty has failed like any other.
+    /// Whether the operator has retired `drive`, and it may be pulled: a listing has shown that no blob needs it. A
+    /// drive that was given up before it was empty has failed like any other.
     pub fn is_retired(&self, drive: DriveId) -> bool {
         let is_empty = || self.rebuilder.is_over(drive, self.placement.used_bytes(drive));
         self.is_retiring(drive) && self.drives.has_failed(drive) && is_empty()

@@ -197,7 +197,8 @@ impl Shelf {
         damage.into()
     }
 
-    /// Opens a shelf that is complete but has not its name yet. Its drive is read, not memory, where the medium can do so.
+    /// Opens a shelf that is complete but has not its name yet. Its drive is read, and not memory,
+    /// where the medium can do so.
     pub(crate) fn open_unfinished(drive: &Arc<Drive>, identity: Identity) -> Result<Self, ReadError> {
         let medium = drive.directory.open(&Name::Unfinished(identity.file).to_string())?;
         medium.drop_cached();
