@@ -1,10 +1,10 @@
 //! The log in front of a catalog: which of its batches are of which copy.
 //!
 //! An older copy that uses the log marks its batches as **aside**: they are of a copy that is not the newest one. Each
-//! mark has the last number of the newest copy, as far as the log has shown it. So the newest copy knows, when it is put
-//! back, that these batches are not its own, and that it lacks nothing. It marks its own batches as **newest**, for as
-//! long as the log may have batches aside. A copy that is found to be older by other signs, later, has shown until then
-//! that everything in the log leads to it: its mark says that the log knows nothing of the newest one.
+//! mark has the last number of the newest copy, as far as the log has shown it. So the newest copy knows, when it is
+//! put back, that these batches are not its own, and that it lacks nothing. It marks its own batches as **newest**, for
+//! as long as the log may have batches aside. A copy that is found to be older by other signs, later, has shown until
+//! then that everything in the log leads to it: its mark says that the log knows nothing of the newest one.
 //!
 //! Every batch has its mark, and not the first one alone. A log forgets its files in any order, and a pool may lack a
 //! drive for a while, so that any of the entries may be missing at a start. Entries of an earlier Larder have no mark

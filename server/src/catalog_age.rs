@@ -160,7 +160,7 @@ pub(crate) async fn found_newer(
     }
 }
 
-/// Carries `orders` out, one after the other. The workshop has the marks `marked`; they are looked up if that is `None`.
+/// Carries `orders` out, one after the other. The workshop has the marks `marked`; `None` if nobody has looked.
 async fn obey(
     orders: Vec<Order>,
     catalog: &Catalog,

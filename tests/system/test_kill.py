@@ -220,7 +220,7 @@ class Kills(SystemTest):
         self.client = self.server.client(retries={"total_max_attempts": 10, "mode": "standard"})
 
     def prepare(self, rack, settings=FILES):
-        """By default with a file for each object: most steps are syncs of files and of the log in front of the catalog."""
+        """By default with a file for each object: most steps are syncs of files and of the catalog's log."""
         self.load = {**LOAD, **settings}
         self.expected, self.hits, self.serial, self.log = Expected(), {}, 0, [self.id()]
         self.addCleanup(lambda: print("\n".join(self.log), flush=True))
