@@ -499,16 +499,14 @@ impl Drives {
         self.return_to_service(drive);
     }
 
-    /// `drive` failed for good. If the operator says so, it is `cut_off`: whoever says so has pulled it, if it is away.
-    /// One that is being stopped goes on with that. False if that was known.
+    /// `drive` failed for good. If the operator says so, it is `cut_off`: it was pulled, if it is away, or is tried since
+    /// it may be back. One that is being stopped goes on with that. False if that was known.
     pub fn fail(&mut self, drive: DriveId, cut_off: bool) -> bool {
         if cut_off {
             self.cut_off.insert(drive);
             self.trials.remove(&drive);
         }
-        if cut_off && self.is_away(drive) {
-            self.release_permit(drive);
-        }
+        let was_out_of_service = self.is_away(drive) || self.has_failed(drive);
         let new = !core::mem::replace(&mut self.states[drive.index()].failed, true);
         if new {
             self.tally.fail();
@@ -516,6 +514,13 @@ impl Drives {
         let is_tried = self.phase(drive).is_waking();
         if (new || is_tried) && !self.phase(drive).is_stopping() {
             self.set_away(drive, Loss::Failed);
+        }
+        if cut_off && was_out_of_service && self.is_away(drive) {
+            self.release_permit(drive);
+        }
+        if cut_off && !new && self.phase(drive).is_stopping() {
+            // The end of a trial: if it does not obey, it is gone.
+            self.states[drive.index()].lost_by_world = true;
         }
         let phase = self.phase(drive);
         assert!(phase.is_away() || phase.is_stopping(), "{drive} is out of service, or about to be");

@@ -453,6 +453,44 @@ fn what_lies_on_drives_that_are_tried_again_is_away_and_lost_once_the_operator_g
     }
 }
 
+/// It was pulled, so that no answer will ever say that it stands still.
+#[test]
+fn a_drive_that_the_operator_gives_up_while_it_is_tried_gives_its_permits_back() {
+    let mut rack = booted_with("nas8", 1_000, RackPolicy { tries_given_up: true, ..quiet_policy() });
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: false })).unwrap();
+    let lost = blobs(&rack, 1..2);
+    let woken = notify(&mut rack, 700, page(attempt, lost, None));
+    let is_tried = |action: &Action| matches!(action, Action::SpinUp { drive: FAILED, .. });
+    assert!(woken.iter().any(is_tried), "it is tried with its group: {woken:?}");
+    assert!(!rack.may_be_replaced(FAILED), "it may spin");
+    notify(&mut rack, 701, Event::DriveFailed { drive: FAILED, pulled: true });
+    assert!(rack.may_be_replaced(FAILED));
+}
+
+#[test]
+fn a_drive_that_the_operator_gives_up_at_the_end_of_a_trial_gives_its_permits_back() {
+    let mut rack = booted_with("nas8", 1_000, RackPolicy { tries_given_up: true, ..quiet_policy() });
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: false })).unwrap();
+    let lost = blobs(&rack, 1..2);
+    let tried = obeyed(&mut rack, 700, page(attempt, lost, None));
+    let unmounts = |action: &Action| match action {
+        Action::Unmount { drive: FAILED, attempt } => Some(*attempt),
+        _ => None,
+    };
+    let attempt = tried.iter().find_map(unmounts).unwrap_or_else(|| panic!("its trial ends: {tried:?}"));
+    notify(&mut rack, 701, Event::DriveFailed { drive: FAILED, pulled: true });
+    let gone = |attempt| Event::DriveCommandFailed { drive: FAILED, attempt, loss: Loss::Died };
+    let stopped = notify(&mut rack, 702, gone(attempt));
+    let stops = |action: &Action| match action {
+        Action::Stop { drive: FAILED, attempt } => Some(*attempt),
+        _ => None,
+    };
+    let attempt = stopped.iter().find_map(stops).unwrap();
+    assert!(!rack.may_be_replaced(FAILED), "it may spin");
+    notify(&mut rack, 703, gone(attempt));
+    assert!(rack.may_be_replaced(FAILED));
+}
+
 /// A drive may be asked, and fail before the answer is there: it is one drive all the same.
 #[test]
 fn nothing_is_lost_while_a_source_that_was_not_asked_may_bring_its_stack_back() {
