@@ -184,6 +184,11 @@ fn the_newest_catalog_is_the_newest_though_the_log_forgets_where_it_was_put_back
 }
 
 #[test]
+fn a_job_that_ends_while_a_drive_hangs_waits_for_the_answer() {
+    sound(14_150_012_138);
+}
+
+#[test]
 fn a_drive_that_stops_while_it_is_looked_through_is_looked_through_again() {
     sound(4_000_997);
 }

@@ -101,9 +101,13 @@ impl AtWork {
         self.classes.iter().find_map(|class| Some((class.class, class.retry.reason()?)))
     }
 
-    /// When a class wants to try again, if nothing happens before.
+    /// When a class wants to try again, if nothing happens before. Never while the job ends, or a checkpoint is taken:
+    /// nothing is tried then, and an answer is awaited.
     pub fn deadline(&self) -> Time {
-        let waits = self.classes.iter().filter(|class| class.step.is_none());
+        if self.ending.is_some() || self.checkpoints.is_taken() {
+            return Time::MAX;
+        }
+        let waits = self.classes.iter().filter(|class| class.step.is_none() && !class.done);
         waits.filter_map(|class| class.retry.at).min().unwrap_or(Time::MAX)
     }
 
