@@ -114,7 +114,7 @@ fn a_drive_that_wears_out_is_emptied_before_it_dies() {
             (keys, drive)
         });
         site.run(async |larder| {
-            assert_eq!(state(larder, drive).await, "retired", "a restart knows");
+            larder.until("a restart knows", HOUR, async || state(larder, drive).await == "retired").await;
             larder.rack.pull(drive);
             all_read(larder, &keys).await;
             let status = larder.status().status().await.unwrap();

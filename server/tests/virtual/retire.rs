@@ -16,7 +16,7 @@ async fn retire(larder: &Larder, drive: DriveId) {
 }
 
 async fn is_retired(larder: &Larder, drive: DriveId) -> bool {
-    larder.ask(move |rack| rack.has_failed(drive)).await
+    larder.ask(move |rack| rack.is_retired(drive)).await
 }
 
 /// Emptied, and nothing that was moved lies on it any more.
@@ -48,6 +48,7 @@ fn a_good_drive_is_emptied_while_everything_reads_and_a_restart_knows() {
         });
         site.run(async |larder| {
             larder.rack.pull(drive); // as it may be by now
+            larder.until("a restart knows", HOUR, async || is_retired(larder, drive).await).await;
             let drives = larder.status().drives().await.unwrap();
             assert_eq!(drives[drive.index()].state, "retired", "{name}");
             let keys = larder.keys().await;
