@@ -118,7 +118,7 @@ fn a_drive_that_stays_away_for_a_day_is_given_up_by_itself_and_a_restart_knows()
         all_read(larder, &keys).await;
         let whole = async || {
             let on_drive = larder.context.catalog.on_drive_page(drive, None, 9).await.unwrap();
-            is_retired(larder, drive).await && on_drive.blobs.is_empty()
+            larder.ask(move |rack| rack.has_failed(drive)).await && on_drive.blobs.is_empty()
         };
         larder.until("rebuilt", 2 * DAY, whole).await;
         larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
