@@ -145,8 +145,8 @@ mod tests {
         lineage
     }
 
-    fn aside(newest: u64) -> Option<Mark> {
-        Some(Mark::Aside { newest: Sequence(newest) })
+    fn aside_of(newest: u64) -> Mark {
+        Mark::Aside { newest: Sequence(newest) }
     }
 
     #[test]
@@ -156,11 +156,11 @@ mod tests {
             assert_eq!(plain.behind(Sequence(at)).is_some(), is_behind, "at {at}");
         }
         // One that had 6, and then an older one, and the newest again.
-        let both = read(&[(6, None), (7, aside(6)), (8, None), (9, Some(Mark::Newest))], 9);
+        let both = read(&[(6, None), (7, Some(aside_of(6))), (8, None), (9, Some(Mark::Newest))], 9);
         for (at, is_behind) in [(6, true), (7, true), (8, true), (9, false), (10, false)] {
             assert_eq!(both.behind(Sequence(at)).is_some(), is_behind, "at {at}");
         }
-        let unended = read(&[(6, None), (7, aside(6)), (8, None)], 6);
+        let unended = read(&[(6, None), (7, Some(aside_of(6))), (8, None)], 6);
         assert!(unended.is_aside() && unended.behind(Sequence(6)).is_none() && unended.behind(Sequence(8)).is_some());
     }
 
@@ -179,7 +179,15 @@ mod tests {
     #[test]
     fn any_entry_of_a_log_with_marks_may_be_missing() {
         let newest = Some(Mark::Newest);
-        let all = [(6, None), (7, aside(6)), (8, aside(6)), (9, newest), (10, newest), (11, aside(10)), (12, newest)];
+        let all = [
+            (6, None),
+            (7, Some(aside_of(6))),
+            (8, Some(aside_of(6))),
+            (9, newest),
+            (10, newest),
+            (11, Some(aside_of(10))),
+            (12, newest),
+        ];
         for left in 0..1_u32 << all.len() {
             let there = all.iter().enumerate().filter(|(at, _)| left & (1 << at) != 0).map(|(_, entry)| *entry);
             let there: Vec<(u64, Option<Mark>)> = there.collect();
@@ -196,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_log_of_an_earlier_larder_has_its_first_marks_alone() {
-        let mut lineage = read(&[(6, None), (7, aside(6)), (8, None), (9, Some(Mark::Newest)), (10, None)], 10);
+        let mut lineage =
+            read(&[(6, None), (7, Some(aside_of(6))), (8, None), (9, Some(Mark::Newest)), (10, None)], 10);
         assert!(lineage.behind(Sequence(8)).is_some() && lineage.behind(Sequence(10)).is_none());
         assert_eq!(lineage.mark_due(false), Some(Mark::Newest));
         assert!(lineage.marked(Sequence(11), Mark::Aside { newest: Sequence(10) }));
@@ -206,7 +215,7 @@ mod tests {
     fn what_was_there_is_retained_when_batches_aside_begin() {
         let mut lineage = read(&[(5, None), (6, None)], 5);
         assert!(lineage.behind(Sequence(5)).is_some() && !lineage.go_on(Sequence(5)));
-        assert_eq!((lineage.mark_due(false), lineage.mark_due(true)), (None, aside(6)));
+        assert_eq!((lineage.mark_due(false), lineage.mark_due(true)), (None, Some(aside_of(6))));
         let mark = Mark::Aside { newest: Sequence(6) };
         assert!(lineage.marked(Sequence(7), mark) && !lineage.marked(Sequence(8), mark));
         assert_eq!((lineage.mark_due(true), lineage.mark_due(false)), (Some(mark), Some(Mark::Newest)));
@@ -215,10 +224,10 @@ mod tests {
         // A copy to which everything leads, and which is found to be older later.
         let mut lineage = read(&[(5, None)], 5);
         assert!(!lineage.go_on(Sequence(5)));
-        assert_eq!(lineage.mark_due(true), aside(0));
+        assert_eq!(lineage.mark_due(true), Some(aside_of(0)));
         // A copy that was made again from the log keeps what the log says of the newest one.
         let mut lineage = read(&[(5, None)], 5);
         assert!(lineage.go_on(Sequence(9)));
-        assert_eq!(lineage.mark_due(true), aside(5));
+        assert_eq!(lineage.mark_due(true), Some(aside_of(5)));
     }
 }
