@@ -500,7 +500,7 @@ impl Drives {
     }
 
     /// `drive` failed for good. If the operator says so, it is `cut_off`: it was pulled, if it is away, or is tried
-    /// since it may be back. One that is being stopped goes on with that. False if that was known.
+    /// since it may be back. One that is being stopped is stopped all the same. False if that was known.
     pub fn fail(&mut self, drive: DriveId, cut_off: bool) -> bool {
         if cut_off {
             self.cut_off.insert(drive);

@@ -453,13 +453,19 @@ fn what_lies_on_drives_that_are_tried_again_is_away_and_lost_once_the_operator_g
     }
 }
 
-/// It was pulled, so that no answer will ever say that it stands still.
-#[test]
-fn a_drive_that_the_operator_gives_up_while_it_is_tried_gives_its_permits_back() {
+/// A rack that has given a drive up, and what wakes its group: the drive is tried with it.
+fn before_a_trial() -> (Rack, Event) {
     let mut rack = booted_with("nas8", 1_000, RackPolicy { tries_given_up: true, ..quiet_policy() });
     let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: false })).unwrap();
     let lost = blobs(&rack, 1..2);
-    let woken = notify(&mut rack, 700, page(attempt, lost, None));
+    (rack, page(attempt, lost, None))
+}
+
+/// It was pulled, so that no answer will ever say that it stands still.
+#[test]
+fn a_drive_that_the_operator_gives_up_while_it_is_tried_gives_its_permits_back() {
+    let (mut rack, wakes) = before_a_trial();
+    let woken = notify(&mut rack, 700, wakes);
     let is_tried = |action: &Action| matches!(action, Action::SpinUp { drive: FAILED, .. });
     assert!(woken.iter().any(is_tried), "it is tried with its group: {woken:?}");
     assert!(!rack.may_be_replaced(FAILED), "it may spin");
@@ -469,10 +475,8 @@ fn a_drive_that_the_operator_gives_up_while_it_is_tried_gives_its_permits_back()
 
 #[test]
 fn a_drive_that_the_operator_gives_up_at_the_end_of_a_trial_gives_its_permits_back() {
-    let mut rack = booted_with("nas8", 1_000, RackPolicy { tries_given_up: true, ..quiet_policy() });
-    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: false })).unwrap();
-    let lost = blobs(&rack, 1..2);
-    let tried = obeyed(&mut rack, 700, page(attempt, lost, None));
+    let (mut rack, wakes) = before_a_trial();
+    let tried = obeyed(&mut rack, 700, wakes);
     let unmounts = |action: &Action| match action {
         Action::Unmount { drive: FAILED, attempt } => Some(*attempt),
         _ => None,
