@@ -65,7 +65,7 @@ impl<R: Records> Committer<R> {
         let (batches, lineage) = (replay.batches, replay.lineage);
         done.map_err(|failure| self.break_after(failure))?;
         let replayed = Replayed { batches, behind: lineage.behind(self.state.sequence) };
-        self.go_on(lineage, replayed.behind.is_some());
+        self.use_log_of(lineage, replayed.behind.is_some());
         if self.lineage.is_aside() && replayed.behind.is_some() {
             log.retain();
         }
@@ -75,11 +75,11 @@ impl<R: Records> Committer<R> {
         Ok(replayed)
     }
 
-    /// Goes on with a log of this lineage.
-    fn go_on(&mut self, lineage: LogLineage, is_behind: bool) {
+    /// Uses a log of this lineage from here on.
+    fn use_log_of(&mut self, lineage: LogLineage, is_behind: bool) {
         self.lineage = lineage;
         (self.floor, self.logged) = (self.floor.max(self.lineage.last()), self.lineage.last());
-        let is_ahead = self.lineage.go_on(self.state.sequence);
+        let is_ahead = self.lineage.use_by(self.state.sequence);
         self.log_use.is_held.store(self.holds_log && is_ahead, Ordering::Relaxed);
         self.log_use.is_aside.store(is_behind, Ordering::Relaxed);
         self.log_use.ended_aside.store(self.lineage.is_aside(), Ordering::Relaxed);

@@ -19,7 +19,7 @@
 //! 5. A log in front of the catalog shows it as well ([`crate::LogLineage`]). Then the catalog remembers it as in 3,
 //!    and what it logs itself is marked as aside, as in 4; what the log had before is retained for the newest one.
 //!
-//! A catalog with missing records is handled in the same way: what is not found in it may be what is missing.
+//! A catalog with missing records is handled in the same way: anything that it does not find may be among those.
 //!
 //! The operator's consent (`accept_older_catalog` in `larder.toml`) ends all that where the newer catalog is lost.
 

@@ -14,7 +14,7 @@
 //! Everything here is a function of what was found: no I/O, no clock, no randomness. The caller reads the media, brings
 //! the evidence, and carries out [`Order`]s one after the other.
 //!
-//! Invariant: what is not known to be the newest copy is never ordered to remove anything that only a newer one knows.
+//! Invariant: a copy that may not be the newest one is never ordered to remove anything that only a newer one knows.
 
 #![no_std]
 extern crate alloc;

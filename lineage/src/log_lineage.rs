@@ -1,4 +1,4 @@
-//! The log in front of a catalog: which of its batches are of which copy.
+//! The log in front of a catalog: which copy logged each batch.
 //!
 //! An older copy that uses the log marks its batches as **aside**: they are of a copy that is not the newest one. Each
 //! mark has the last number of the newest copy, as far as the log has shown it. So the newest copy knows, when it is
@@ -99,9 +99,9 @@ impl LogLineage {
         is_aside.then(|| "its log says that it went on from a copy that was not the newest one".to_owned())
     }
 
-    /// The store at `at` goes on with the log. True if nothing in the log leads to it: it is **ahead**, made again from
-    /// the log without a word there.
-    pub fn go_on(&mut self, at: Sequence) -> bool {
+    /// The store at `at` uses the log from here on. True if nothing in the log leads to it: it is **ahead**, made
+    /// again from the log without a word there.
+    pub fn use_by(&mut self, at: Sequence) -> bool {
         let is_ahead = at > self.last;
         if self.behind(at).is_none() && !is_ahead {
             // All of it leads here: if this copy is found to be older, the log knows nothing of the newest one.
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn what_was_there_is_retained_when_batches_aside_begin() {
         let mut lineage = read(&[(5, None), (6, None)], 5);
-        assert!(lineage.behind(Sequence(5)).is_some() && !lineage.go_on(Sequence(5)));
+        assert!(lineage.behind(Sequence(5)).is_some() && !lineage.use_by(Sequence(5)));
         assert_eq!((lineage.mark_due(false), lineage.mark_due(true)), (None, Some(aside_of(6))));
         let mark = Mark::Aside { newest: Sequence(6) };
         assert!(lineage.marked(Sequence(7), mark) && !lineage.marked(Sequence(8), mark));
@@ -223,11 +223,11 @@ mod tests {
         assert!(lineage.marked(Sequence(10), mark), "the older one is put back once more");
         // A copy to which everything leads, and which is found to be older later.
         let mut lineage = read(&[(5, None)], 5);
-        assert!(!lineage.go_on(Sequence(5)));
+        assert!(!lineage.use_by(Sequence(5)));
         assert_eq!(lineage.mark_due(true), Some(aside_of(0)));
         // A copy that was made again from the log keeps what the log says of the newest one.
         let mut lineage = read(&[(5, None)], 5);
-        assert!(lineage.go_on(Sequence(9)));
+        assert!(lineage.use_by(Sequence(9)));
         assert_eq!(lineage.mark_due(true), Some(aside_of(5)));
     }
 }

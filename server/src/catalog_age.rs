@@ -13,7 +13,7 @@ use std::sync::Arc;
 use workshop::{NamedSlot, Staging, Survey, UnknownFile};
 
 /// The fix for an older catalog.
-pub const MEND: &str = "put the newest catalog back; or stop the server and make it again from its journal with \
+pub const FIX: &str = "put the newest catalog back; or stop the server and make it again from its journal with \
                         `larder recover --replace`; if neither can be had, set accept_older_catalog = true in \
                         larder.toml and start again";
 
@@ -130,10 +130,10 @@ pub(crate) async fn begin_run(
     let (of_age, of_catalog) = (Arc::clone(age), catalog.clone());
     staging.set_now(move || (of_age.stamp().bits(), of_catalog.sequence().0));
     if let Some(why) = age.older() {
-        tracing::error!("THE CATALOG IS OLDER: {why}. Nothing is removed from the rack meanwhile; {MEND}");
+        tracing::error!("THE CATALOG IS OLDER: {why}. Nothing is removed from the rack meanwhile; {FIX}");
     }
     if let Some(flaw) = age.incomplete() {
-        tracing::error!("THE CATALOG IS NOT COMPLETE: {flaw}. Nothing is removed from the rack meanwhile; {MEND}");
+        tracing::error!("THE CATALOG IS NOT COMPLETE: {flaw}. Nothing is removed from the rack meanwhile; {FIX}");
     }
     if orders.contains(&Order::RememberOlder(None)) {
         tracing::warn!("the catalog is not the one that was used last; accept_older_catalog says that it counts");
@@ -154,7 +154,7 @@ pub(crate) async fn found_newer(
     if orders.is_empty() {
         return;
     }
-    tracing::error!("THE CATALOG IS OLDER: {why}. Nothing is removed from the rack meanwhile; {MEND}");
+    tracing::error!("THE CATALOG IS OLDER: {why}. Nothing is removed from the rack meanwhile; {FIX}");
     if let Err(error) = obey(orders, catalog, staging, None).await {
         tracing::error!(%error, "the next start cannot be warned of the older catalog");
     }

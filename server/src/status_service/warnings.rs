@@ -48,14 +48,14 @@ pub(super) fn catalog_warnings(context: &Context) -> Vec<Warning> {
     if let Some(why) = context.catalog_age.older() {
         warnings.push(Condition::CatalogOlder.warns(format!(
             "the catalog is older than the rack: {why}. Nothing is removed from the rack meanwhile; {}",
-            catalog_age::MEND
+            catalog_age::FIX
         )));
     }
     if let Some(flaw) = context.catalog_age.incomplete() {
         warnings.push(Condition::CatalogIncomplete.warns(format!(
             "the catalog is not complete: {flaw}. What it does not find may be what is missing, so nothing is \
              removed from the rack meanwhile; {}",
-            catalog_age::MEND
+            catalog_age::FIX
         )));
     }
     if let Some(why) = catalog.stopped() {
@@ -261,7 +261,7 @@ fn intake_warnings(intake: &IntakeStatus) -> Vec<Warning> {
             "{} logs of small objects are kept for another catalog, which may need what is in them; with \
              {RETAINED_MAX} nothing more is taken in: {}",
             intake.retained,
-            catalog_age::MEND
+            catalog_age::FIX
         )));
     }
     if !missing.is_empty() {

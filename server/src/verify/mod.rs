@@ -227,7 +227,7 @@ impl Verification<'_> {
         }
         if let Some(flaw) = self.ground.catalog.incomplete() {
             let what = format!("catalog.db is not complete: {flaw}");
-            self.found(Finding::new(FindingKind::CatalogFile, what, catalog_age::MEND));
+            self.found(Finding::new(FindingKind::CatalogFile, what, catalog_age::FIX));
         }
         let mut audit = self.audit().await?;
         let findings = std::mem::take(&mut audit.findings);

@@ -3,7 +3,7 @@
 //! The work is bounded: one listing of names for each drive, a look into the catalog for those whose numbers it has
 //! given out last or never, and a few headers. Nothing is changed on the drive.
 
-use crate::catalog_age::{self, MEND};
+use crate::catalog_age::{self, FIX};
 use crate::context::Context;
 use crate::error::text;
 use catalog::Known;
@@ -32,7 +32,7 @@ pub(super) async fn look(context: &Context, drive: DriveId, device: &dyn Drive) 
             catalog_age::found_newer(&context.catalog_age, (&context.catalog, &context.staging), run, why).await;
         }
         Err(error) => {
-            tracing::warn!(%drive, error, "a drive could not be compared with the catalog; {MEND} if that is older");
+            tracing::warn!(%drive, error, "a drive could not be compared with the catalog; {FIX} if that is older");
             context.catalog_age.look_again(drive);
         }
     }
