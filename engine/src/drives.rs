@@ -102,7 +102,7 @@ struct Drive {
     lost_with_permits: bool,
     /// It failed for good.
     failed: bool,
-    /// The world took it away, and will say when it is back.
+    /// The world took it away, and will say when it is back; or the operator gave it up, and it is not there.
     lost_by_world: bool,
 }
 
@@ -462,6 +462,8 @@ impl Drives {
                 if loss == Loss::ForeignLabel {
                     state.failures = FAILURES_MAX - 1;
                 }
+                let refuses = !matches!(loss, Loss::NoAnswer | Loss::NotAsked);
+                state.lost_by_world |= refuses && state.phase.is_stopping() && self.cut_off.contains(&drive);
                 self.give_up(drive, loss, step.now);
             }
         }
@@ -472,23 +474,18 @@ impl Drives {
         if !self.knows(drive) {
             return;
         }
+        self.states[drive.index()].lost_by_world = true;
         self.set_away(drive, loss);
         self.backoff.forget(drive);
-        self.states[drive.index()].lost_by_world = true;
-        // Given up by the operator, and gone: it was pulled.
-        if self.cut_off.contains(&drive) {
-            self.release_permit(drive);
-        }
         assert!(self.is_away(drive), "{drive} is lost");
     }
 
     /// `drive` was away and stands still now.
     pub fn back(&mut self, drive: DriveId) {
         let Some(state) = self.states.get_mut(drive.index()) else { return };
+        state.lost_by_world = false;
         if !state.phase.is_away() {
-            // It was away while it was sent a stop. Whether it stands still is for it to say, or to be asked.
-            state.lost_by_world = false;
-            return;
+            return; // it was away while it was sent a stop: whether it stands still is for it to say, or to be asked
         }
         self.release_permit(drive);
         if self.has_failed(drive) {
@@ -502,25 +499,20 @@ impl Drives {
     /// `drive` failed for good. If the operator says so, it is `cut_off`: it was pulled, if it is away, or is tried
     /// since it may be back. One that is being stopped is stopped all the same. False if that was known.
     pub fn fail(&mut self, drive: DriveId, cut_off: bool) -> bool {
+        let was_out_of_service = self.is_away(drive) || self.has_failed(drive);
         if cut_off {
             self.cut_off.insert(drive);
             self.trials.remove(&drive);
+            self.states[drive.index()].lost_by_world |= was_out_of_service;
         }
-        let was_out_of_service = self.is_away(drive) || self.has_failed(drive);
         let new = !core::mem::replace(&mut self.states[drive.index()].failed, true);
         if new {
             self.tally.fail();
         }
         let is_tried = self.phase(drive).is_waking();
-        if (new || is_tried) && !self.phase(drive).is_stopping() {
+        let changes = new || is_tried || (cut_off && self.is_away(drive));
+        if changes && !self.phase(drive).is_stopping() {
             self.set_away(drive, Loss::Failed);
-        }
-        if cut_off && was_out_of_service && self.is_away(drive) {
-            self.release_permit(drive);
-        }
-        if cut_off && !new && self.phase(drive).is_stopping() {
-            // The end of a trial: if it does not obey, it is gone.
-            self.states[drive.index()].lost_by_world = true;
         }
         let phase = self.phase(drive);
         assert!(phase.is_away() || phase.is_stopping(), "{drive} is out of service, or about to be");
@@ -713,13 +705,14 @@ impl Drives {
         self.retry_later(drive, now);
     }
 
-    /// Plans the next try of a drive that is away, unless somebody else will say when it is back.
+    /// Plans the next try of a drive that is away, unless somebody else will say when it is back. One that failed for
+    /// good is tried only as long as it may spin: it is to stop.
     fn retry_later(&mut self, drive: DriveId, now: Time) {
         self.backoff.forget(drive);
         let state = &self.states[drive.index()];
         assert!(state.phase.is_away(), "{drive} is away");
-        let others_decide = state.failed || state.lost_by_world || state.phase == DrivePhase::Away(Loss::FuseTripped);
-        if !others_decide {
+        let others_decide = state.lost_by_world || state.phase == DrivePhase::Away(Loss::FuseTripped);
+        if !others_decide && (!state.failed || self.is_permitted(drive)) {
             self.backoff.plan_later(drive, now);
         }
     }
@@ -750,7 +743,7 @@ impl Drives {
         let loss_known = if state.failed { Loss::Failed } else { loss };
         self.set_phase(drive, DrivePhase::Away(loss_known));
         self.notices.push_back(Notice::Unwritable(drive));
-        // Behind a tripped fuse there is no power, nor in a drive that the operator gave up after it was gone: it was
+        // Behind a tripped fuse there is no power, nor in a drive that the operator gave up and that is gone: it was
         // pulled. Any other loss may leave the platters spinning.
         let state = &self.states[drive.index()];
         if loss == Loss::FuseTripped || (self.cut_off.contains(&drive) && state.lost_by_world) {

@@ -102,7 +102,7 @@ pub enum Event {
         /// Which drive.
         drive: DriveId,
         /// Whoever says so has pulled it or cut it off, or will: if it is away when this is sent, for the first time or
-        /// again, or is lost afterwards, it is taken to draw no power any more.
+        /// again, or is lost or refuses to stop afterwards, it is taken to draw no power any more.
         pulled: bool,
     },
     /// Another drive, with nothing on it, is in the place of one that failed, and stands still: it is in service like

@@ -209,6 +209,8 @@ pub struct TraceCheck {
     cut_off: Vec<bool>,
     /// The attempt of the last command to each drive, if any.
     commanded: Vec<Option<Attempt>>,
+    /// The attempt of the last stop of each drive, if any.
+    stopping: Vec<Option<Attempt>>,
     /// The drives of the pool, each with the command it was sent last, if it has not answered that.
     pool: Vec<(Turning, Option<Attempt>)>,
     /// Drives that turn whatever is asked of them, and need no room for it.
@@ -285,6 +287,7 @@ impl TraceCheck {
             turning: vec![Turning::No; spec.drives.len()],
             cut_off: vec![false; spec.drives.len()],
             commanded: vec![None; spec.drives.len()],
+            stopping: vec![None; spec.drives.len()],
             pool: vec![(Turning::Yes, None); spec.pool.len()],
             always_on: spec.drives.iter().map(|drive| drive.power == DrivePower::None).collect(),
             mounted: vec![false; spec.drives.len()],
@@ -326,6 +329,14 @@ impl TraceCheck {
             | Event::DriveBack { drive }
             | Event::DriveLost { drive, loss: Loss::FuseTripped }
             | Event::DriveCommandFailed { drive, loss: Loss::FuseTripped, .. } => self.turn(*drive, Turning::No)?,
+            // The operator gave it up, and it refuses to stop: it has been pulled.
+            Event::DriveCommandFailed { drive, attempt, loss }
+                if self.stopping[drive.index()] == Some(*attempt)
+                    && self.cut_off[drive.index()]
+                    && !matches!(loss, Loss::NoAnswer | Loss::NotAsked) =>
+            {
+                self.turn(*drive, Turning::No)?;
+            }
             // Nobody asked for that: the limits bind those who start more.
             Event::DriveSpins { drive } if self.turning[drive.index()] == Turning::No => {
                 self.turn(*drive, Turning::Yes)?;
@@ -402,6 +413,9 @@ impl TraceCheck {
 
     /// Remembers which attempt of an operation or a command an action is.
     fn asked(&mut self, action: &Action) {
+        if let Action::Stop { drive, attempt } = action {
+            self.stopping[drive.index()] = Some(*attempt);
+        }
         match action {
             Action::SpinUp { drive, attempt }
             | Action::Mount { drive, attempt }

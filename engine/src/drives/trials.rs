@@ -39,6 +39,7 @@ impl Drives {
     /// lost, it may still be spinning.
     pub fn was_not_pulled(&mut self, drive: DriveId) {
         self.cut_off.remove(&drive);
+        self.states[drive.index()].lost_by_world = false;
     }
 
     /// True if each of `drives` was asked or failed permanently, so none may bring back a missing stack. One may be

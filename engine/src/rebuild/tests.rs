@@ -5,7 +5,7 @@ use super::*;
 use crate::action::Transfer;
 use crate::drives::DrivePhase;
 use crate::event::{DeadBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, Work};
-use crate::policy::{PriorityClass, RackPolicy};
+use crate::policy::{IdleTimeout, PriorityClass, RackPolicy};
 use crate::rack::Rack;
 use crate::testing::quiet_policy;
 use alloc::vec;
@@ -493,6 +493,57 @@ fn a_drive_that_the_operator_gives_up_at_the_end_of_a_trial_gives_its_permits_ba
     assert!(!rack.may_be_replaced(FAILED), "it may spin");
     notify(&mut rack, 703, gone(attempt));
     assert!(rack.may_be_replaced(FAILED));
+}
+
+/// What follows from `event`: all obey, but the failed drive does not start, and its other commands fail with `loss`.
+fn all_but_one_obey(rack: &mut Rack, now_s: u64, event: Event, loss: Loss) {
+    let mut events = vec![event];
+    while let Some(event) = events.pop() {
+        for action in notify(rack, now_s, event) {
+            events.extend(match action {
+                Action::SpinUp { drive: FAILED, .. } => None,
+                Action::Unmount { drive: drive @ FAILED, attempt }
+                | Action::Stop { drive: drive @ FAILED, attempt } => {
+                    Some(Event::DriveCommandFailed { drive, attempt, loss })
+                }
+                Action::SpinUp { drive, attempt } => Some(Event::SpunUp { drive, attempt }),
+                Action::Mount { drive, attempt } => Some(Event::Mounted { drive, attempt, free_bytes: 1 << 40 }),
+                Action::Unmount { drive, attempt } => Some(Event::Unmounted { drive, attempt }),
+                Action::Stop { drive, attempt } => Some(Event::Stopped { drive, attempt }),
+                Action::Transfer { op, attempt, .. } => {
+                    Some(Event::TransferEnded { op, attempt, done: true, outcomes: Vec::new() })
+                }
+                Action::ListOnDrive { attempt, .. } => Some(page(attempt, Vec::new(), None)),
+                _ => None,
+            });
+        }
+    }
+}
+
+/// It was pulled, and its start was not made yet, so that nothing but its commands shows that it is gone.
+#[test]
+fn a_drive_that_the_operator_gives_up_while_it_starts_gives_its_permits_back_when_it_refuses_to_stop() {
+    for (loss, is_gone) in [(Loss::Died, true), (Loss::ForeignLabel, true), (Loss::NoAnswer, false)] {
+        let idle_timeout = IdleTimeout::After(Duration::from_mins(1));
+        let mut rack = booted_with("nas8", 1_000, RackPolicy { idle_timeout, ..quiet_policy() });
+        let read = blobs(&rack, 1..2).swap_remove(0);
+        let group = rack.layout().group_of(FAILED).unwrap();
+        let work = Work::Read { blob: read.blob, group, drives: read.drives.into(), bytes: 200 };
+        let request = Request { op: OpId(1), priority: PriorityClass::Client, overtake_limit: None, work };
+        all_but_one_obey(&mut rack, 1, Event::Submitted(request.into()), loss);
+        assert_eq!(rack.drive_phase(FAILED), DrivePhase::SpinningUp);
+        all_but_one_obey(&mut rack, 2, Event::DriveFailed { drive: FAILED, pulled: true }, loss);
+        assert!(!rack.may_be_replaced(FAILED), "it may spin");
+        for now_s in (10..10_000).step_by(10) {
+            all_but_one_obey(&mut rack, now_s, Event::DeadlineReached, loss);
+        }
+        assert_eq!(rack.may_be_replaced(FAILED), is_gone, "{loss:?}");
+        let unmount = notify(&mut rack, 100_000, Event::DeadlineReached).into_iter().find_map(|action| match action {
+            Action::Unmount { drive: FAILED, attempt } => Some(attempt),
+            _ => None,
+        });
+        assert_eq!(unmount.is_some(), !is_gone, "it is asked once more to stop only if it may spin");
+    }
 }
 
 /// A drive may be asked, and fail before the answer is there: it is one drive all the same.

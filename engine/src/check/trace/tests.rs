@@ -88,6 +88,34 @@ fn a_drive_that_was_given_up_and_turns_again_takes_its_share_until_it_is_pulled(
 }
 
 #[test]
+fn a_drive_that_was_given_up_is_gone_when_it_refuses_to_stop_and_not_when_it_is_silent() {
+    let (spec, _) = pelican();
+    let cooling = spec.resources_by_id().find(|(_, resource)| resource.name == "cooling").unwrap().0;
+    let mut column = spec.drives.iter().map(|d| d.id).filter(|d| spec.domain_of(*d, cooling) == DomainId(7));
+    let (drive, other) = (column.next().unwrap(), column.next().unwrap());
+    for (given_up, stops, loss, is_gone) in [
+        (true, true, Loss::Died, true),
+        (true, true, Loss::NoAnswer, false),
+        (true, true, Loss::NotAsked, false),
+        (true, false, Loss::Died, false),
+        (false, true, Loss::Died, false),
+    ] {
+        let mut judge = judge(0);
+        judge.action(&Action::SpinUp { drive, attempt: Attempt(1) }).unwrap();
+        if given_up {
+            judge.event(Time::ZERO, &Event::DriveFailed { drive, pulled: true }).unwrap();
+            judge.event(Time::ZERO, &Event::DriveSpins { drive }).unwrap();
+        }
+        let attempt = Attempt(2);
+        let command = if stops { Action::Stop { drive, attempt } } else { Action::Unmount { drive, attempt } };
+        judge.action(&command).unwrap();
+        judge.event(Time::ZERO, &Event::DriveCommandFailed { drive, attempt, loss }).unwrap();
+        let started = judge.action(&Action::SpinUp { drive: other, attempt: Attempt(3) });
+        assert_eq!(started.is_ok(), is_gone, "{given_up} {stops} {loss:?}: {started:?}");
+    }
+}
+
+#[test]
 fn an_answer_to_an_older_attempt_says_nothing_of_the_newer_one() {
     let mut judge = judge(0);
     let (drive, old, new) = (DriveId(3), Attempt(1), Attempt(2));
