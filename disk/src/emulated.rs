@@ -24,6 +24,7 @@ use model::physics::{DrivePhysics, Energy, Fuses, LinkQueues, PowerState, Refuse
 use model::{DriveId, PoolDriveId, RackSpec, ResourceId, Smart, Time};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -229,7 +230,7 @@ impl Truth {
     fn absence(&self, drive: DriveId) -> DriveError {
         match &self.drives[drive.index()].tripped {
             Some(domain) => DriveError::FuseTripped { domain: domain.clone() },
-            None => DriveError::NotReady("away"),
+            None => DriveError::Gone(PathBuf::from(drive.to_string())),
         }
     }
 }

@@ -547,8 +547,8 @@ async fn a_drive_that_is_pulled_is_away_until_it_is_plugged_in() {
     wake(&*drive).await;
     rack.pull(DriveId(3));
     assert_eq!(rack.news().await.news, DriveEventKind::Pulled);
-    assert!(matches!(drive.space().await, Err(DriveError::NotReady("away"))));
-    assert!(matches!(drive.spin_up().await, Err(DriveError::NotReady("away"))));
+    assert!(matches!(drive.space().await, Err(DriveError::Gone(_))));
+    assert!(matches!(drive.spin_up().await, Err(DriveError::Gone(_))));
     rack.plug(DriveId(3));
     assert_eq!(rack.news().await.news, DriveEventKind::Back);
     wake(&*drive).await;

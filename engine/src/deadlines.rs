@@ -70,7 +70,7 @@ pub(crate) struct Punctuality {
     pub missed: u64,
     /// It has answered nothing since it missed the last one.
     pub owes_answer: bool,
-    /// Wakes in a row in which it missed a deadline in a transfer.
+    /// Wakes in a row in which it missed a deadline in a transfer, or failed too many.
     pub wakes_missed: u32,
     /// The last time it missed one.
     missed_at: Option<Time>,
@@ -89,6 +89,11 @@ impl Punctuality {
     pub fn count_wake(&mut self) {
         assert!(self.owes_answer, "a wake counts for the answer that is missing");
         self.wakes_missed += 1;
+    }
+
+    /// Another drive is in its place, of which nothing is known yet.
+    pub fn begin_anew(&mut self) {
+        *self = Self { missed: self.missed, ..Self::default() };
     }
 
     /// It gets another chance: one more missed wake, and it is out again.

@@ -462,8 +462,8 @@ impl Drives {
                 if loss == Loss::ForeignLabel {
                     state.failures = FAILURES_MAX - 1;
                 }
-                let refuses = !matches!(loss, Loss::NoAnswer | Loss::NotAsked);
-                state.lost_by_world |= refuses && state.phase.is_stopping() && self.cut_off.contains(&drive);
+                let is_gone = matches!(loss, Loss::Died | Loss::ForeignLabel);
+                state.lost_by_world |= is_gone && state.phase.is_stopping() && self.cut_off.contains(&drive);
                 self.give_up(drive, loss, step.now);
             }
         }
@@ -502,8 +502,10 @@ impl Drives {
         let was_out_of_service = self.is_away(drive) || self.has_failed(drive);
         if cut_off {
             self.cut_off.insert(drive);
-            self.trials.remove(&drive);
-            self.states[drive.index()].lost_by_world |= was_out_of_service;
+            let was_mounted = self.trials.remove(&drive).is_some_and(|(_, mounted)| mounted);
+            // One that has answered in its trial is there, and is to stop.
+            let is_there = !self.is_away(drive) && (was_mounted || self.phase(drive) == DrivePhase::Mounting);
+            self.states[drive.index()].lost_by_world |= was_out_of_service && !is_there;
         }
         let new = !core::mem::replace(&mut self.states[drive.index()].failed, true);
         if new {
@@ -530,6 +532,8 @@ impl Drives {
         assert!(self.may_be_replaced(drive), "{drive} failed and stands still");
         let state = &mut self.states[drive.index()];
         (state.failed, state.transfer_errors, state.failures, state.unsent) = (false, 0, 0, 0);
+        self.punctuality[drive.index()].begin_anew();
+        self.backoff.reset(drive);
         self.cut_off.remove(&drive);
         self.trials.remove(&drive);
         self.tally.replace();
@@ -542,6 +546,7 @@ impl Drives {
         let state = &mut self.states[drive.index()];
         state.transfer_errors += 1;
         if state.transfer_errors >= TRANSFER_ERRORS_MAX && state.phase == DrivePhase::Ready {
+            self.punctuality[drive.index()].wakes_missed += 1;
             self.set_away(drive, Loss::Died);
             self.untried.insert(drive);
             self.retry_later(drive, now);

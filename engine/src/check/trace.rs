@@ -329,11 +329,11 @@ impl TraceCheck {
             | Event::DriveBack { drive }
             | Event::DriveLost { drive, loss: Loss::FuseTripped }
             | Event::DriveCommandFailed { drive, loss: Loss::FuseTripped, .. } => self.turn(*drive, Turning::No)?,
-            // The operator gave it up, and it refuses to stop: it has been pulled.
+            // The operator gave it up, and it is not there when it is to stop: it has been pulled.
             Event::DriveCommandFailed { drive, attempt, loss }
                 if self.stopping[drive.index()] == Some(*attempt)
                     && self.cut_off[drive.index()]
-                    && !matches!(loss, Loss::NoAnswer | Loss::NotAsked) =>
+                    && matches!(loss, Loss::Died | Loss::ForeignLabel) =>
             {
                 self.turn(*drive, Turning::No)?;
             }

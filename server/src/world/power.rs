@@ -168,6 +168,8 @@ fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) 
         DriveError::Label(_) => (Loss::ForeignLabel, Some("put this rack's own drive there")),
         DriveError::NoAnswer(_) => (Loss::NoAnswer, Some("see to its cable, its slot and the drive itself")),
         DriveError::TooManyOpenFiles => (Loss::NotAsked, None),
+        // It draws no power, which no other error of a stop shows.
+        DriveError::Gone(_) if name == "stop" => (Loss::Died, None),
         DriveError::Gone(_) => (otherwise, Some("see to its cable, its slot and its power")),
         DriveError::Medium { .. } | DriveError::ReadOnly { .. } => (otherwise, Some("see to the drive itself")),
         DriveError::Power(_) => (otherwise, Some("see what `larder drive power` says of it")),

@@ -88,7 +88,7 @@ fn a_drive_that_was_given_up_and_turns_again_takes_its_share_until_it_is_pulled(
 }
 
 #[test]
-fn a_drive_that_was_given_up_is_gone_when_it_refuses_to_stop_and_not_when_it_is_silent() {
+fn a_drive_that_was_given_up_has_no_power_if_it_is_gone_when_it_is_to_stop() {
     let (spec, _) = pelican();
     let cooling = spec.resources_by_id().find(|(_, resource)| resource.name == "cooling").unwrap().0;
     let mut column = spec.drives.iter().map(|d| d.id).filter(|d| spec.domain_of(*d, cooling) == DomainId(7));
@@ -96,6 +96,7 @@ fn a_drive_that_was_given_up_is_gone_when_it_refuses_to_stop_and_not_when_it_is_
     for (given_up, stops, loss, is_gone) in [
         (true, true, Loss::Died, true),
         (true, true, Loss::NoAnswer, false),
+        (true, true, Loss::MountFailed, false),
         (true, true, Loss::NotAsked, false),
         (true, false, Loss::Died, false),
         (false, true, Loss::Died, false),
