@@ -102,7 +102,7 @@ pub enum Event {
         /// Which drive.
         drive: DriveId,
         /// Whoever says so has pulled it or cut it off, or will: if it is away when this is sent, for the first time or
-        /// again, or is lost or refuses to stop afterwards, it is taken to draw no power any more.
+        /// again, or is lost afterwards, or is not there when it is to stop, it is taken to draw no power any more.
         pulled: bool,
     },
     /// Another drive, with nothing on it, is in the place of one that failed, and stands still: it is in service like
@@ -228,7 +228,8 @@ pub enum Event {
         /// Whether there are more; the world keeps the place.
         more: bool,
     },
-    /// Space of blobs in `group` was given up by a delete or an overwrite, and waits there to be reclaimed.
+    /// Space of blobs in `group` was given up by a delete, an overwrite or a write that failed, and waits there to be
+    /// reclaimed.
     SpaceDead {
         /// Which group.
         group: GroupId,
@@ -242,6 +243,18 @@ pub enum Event {
         group: GroupId,
         /// How many payload bytes.
         bytes: u64,
+    },
+    /// The catalog counts stacks of a dead blob that do not count here: of a write that failed and was given up, or of
+    /// a blob that was removed and could not be forgotten. They count as used until they are removed. Of a write it is
+    /// said before the answer to its transfer: its room is reserved until then, so that no drive of it is replaced
+    /// meanwhile.
+    DeadStacks {
+        /// The drive of each of them.
+        drives: Vec<DriveId>,
+        /// Those of them that hold nothing of it, since they took the place of a drive that failed.
+        lost: Vec<DriveId>,
+        /// Bytes that each stack uses of its drive.
+        stack_bytes: u64,
     },
     /// A page of blobs with dead bytes. Answers [`Action::ListDead`](crate::Action::ListDead).
     DeadPage {

@@ -230,6 +230,7 @@ impl Rack {
                 self.reclaim_if_full(step);
             }
             Event::DeadKept { group, bytes } => self.reclaim.keep_dead(group, bytes),
+            Event::DeadStacks { drives, lost, stack_bytes } => self.dead_stacks(&drives, &lost, stack_bytes),
             Event::DeadPage { group, attempt, blobs, held_bytes, more } => {
                 self.dead_page((group, attempt), blobs, (held_bytes, more), step);
             }

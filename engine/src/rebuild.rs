@@ -233,9 +233,9 @@ impl Passes {
         self.lost_bytes.unwrap_or(used_bytes)
     }
 
-    /// Whether nothing is left to be done, and nothing can come to be. Used bytes alone do not show that: a write that
-    /// failed is not among them, and is taken off them when it is reclaimed, so a blob that a pass has listed and not
-    /// rebuilt is listed again whatever they say.
+    /// Whether nothing is left to be done, and nothing can come to be. Used bytes alone do not show that: they may be
+    /// too low where the catalog made a commit and did not say so, so a blob that a pass has listed and not rebuilt is
+    /// listed again whatever they say.
     fn is_over(&self, used_bytes: u64) -> bool {
         let leaves_some = self.left_to_others > 0 || self.counts.waiting > 0 || self.counts.lost > 0;
         !self.unlisted && !leaves_some && used_bytes == 0 && self.lost_bytes.is_none()

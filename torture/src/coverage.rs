@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 50] = [
+const EVENTS: [(&str, About); 51] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -58,6 +58,7 @@ const EVENTS: [(&str, About); 50] = [
     ("StagedPage", About::Rack),
     ("SpaceDead", About::Group),
     ("DeadKept", About::Group),
+    ("DeadStacks", About::Rack),
     ("DeadPage", About::Group),
     ("DeadUnlisted", About::Group),
     ("ScrubReported", About::Rack),
@@ -126,6 +127,7 @@ const CANNOT: [Cannot; 7] = [
             "LoadMeasured",
             "StagedChecked",
             "StagedUnchecked",
+            "DeadStacks",
             "Job",
             "Closing",
             "DeadlineReached",
@@ -306,6 +308,7 @@ fn name(event: &Event) -> &'static str {
         Event::StagedPage { .. } => "StagedPage",
         Event::SpaceDead { .. } => "SpaceDead",
         Event::DeadKept { .. } => "DeadKept",
+        Event::DeadStacks { .. } => "DeadStacks",
         Event::DeadPage { .. } => "DeadPage",
         Event::DeadUnlisted { .. } => "DeadUnlisted",
         Event::ScrubReported { .. } => "ScrubReported",

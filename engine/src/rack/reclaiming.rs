@@ -95,6 +95,16 @@ impl Rack {
         self.begin_transfer(op, Transfer::Delete { blob, stacks }, step);
     }
 
+    /// The catalog counts stacks of a dead blob that did not count here. They are used from now on: they are taken off
+    /// when the blob is removed.
+    pub(super) fn dead_stacks(&mut self, drives: &[DriveId], lost: &[DriveId], stack_bytes: u64) {
+        for drive in drives.iter().copied().filter(|drive| self.drives.knows(*drive)) {
+            if self.drives.has_failed(drive) || !lost.contains(&drive) {
+                self.placement.settle(&[drive], 0, stack_bytes);
+            }
+        }
+    }
+
     /// The stacks of a blob are removed, and with them the blob.
     pub(super) fn delete_ended(&mut self, op: OpId, step: &mut Step) {
         let Some(state) = self.ops.get(op) else { return };

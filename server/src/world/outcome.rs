@@ -2,7 +2,7 @@
 
 use super::state::WorldHandle;
 use crate::context::Context;
-use catalog::Blob;
+use catalog::{Blob, CatalogError, DeadBytes};
 use disk::stack::{self, Policy, StackOutcome};
 use engine::{DriveOutcome, DriveResult, Event, ReadPolicy};
 use model::DriveId;
@@ -58,13 +58,30 @@ pub(super) fn note_refused(context: &Context, drives: &[DriveId], outcomes: &[St
     }
 }
 
-/// Gives up a blob that was written: it is dead as a whole, and goes at its group's next wake.
+/// Gives up a blob that was written, and that the engine counts: it is dead as a whole, and goes at its group's next
+/// wake.
 pub(super) async fn give_up(context: &Context, handle: &WorldHandle, blob: &Blob) {
-    match context.catalog.abort_blob(blob.blob).await {
-        Ok(Some(dead)) => handle.report(Event::SpaceDead { group: dead.group, bytes: dead.bytes }),
-        Ok(None) => {}
-        Err(error) => {
-            tracing::error!(blob = %blob.blob, %error, "a failed blob could not be given up; the next start does it");
-        }
+    if let Ok(Some(dead)) = abort(context, blob).await {
+        handle.report(Event::SpaceDead { group: dead.group, bytes: dead.bytes });
     }
+}
+
+/// The same of a blob whose write has failed. The engine takes its room back when it hears of that, which is to be told
+/// after this: the catalog counts its stacks from now on.
+pub(super) async fn give_up_failed(context: &Context, handle: &WorldHandle, blob: &Blob) {
+    let dead_bytes = match abort(context, blob).await {
+        Ok(dead) => dead.map(|dead| dead.bytes),
+        // A commit that failed may have been made, and nobody else makes a record of this blob.
+        Err(_) => context.catalog.blob(blob.blob).await.ok().flatten().map(|found| found.payload_bytes),
+    };
+    let Some(bytes) = dead_bytes else { return };
+    let (drives, stack_bytes) = (blob.drives.clone(), blob.stack_bytes);
+    handle.report(Event::DeadStacks { drives, lost: Vec::new(), stack_bytes });
+    handle.report(Event::SpaceDead { group: blob.group, bytes });
+}
+
+async fn abort(context: &Context, blob: &Blob) -> Result<Option<DeadBytes>, CatalogError> {
+    context.catalog.abort_blob(blob.blob).await.inspect_err(|error| {
+        tracing::error!(blob = %blob.blob, %error, "a failed blob could not be given up; the next start does it");
+    })
 }

@@ -1,7 +1,7 @@
 //! Reclaiming: listing the dead bytes of a group, and forgetting blobs whose stacks are gone.
 
 use super::state::World;
-use catalog::{Catalog, Cursor, VersionId};
+use catalog::{Blob, Catalog, Cursor, VersionId};
 use engine::{DeadBlob, Event};
 use model::sabotage::{Sabotage, is_on};
 use model::{Attempt, BlobId, GroupId, OpId};
@@ -67,9 +67,12 @@ impl World {
                 %blob, %error,
                 "a reclaimed blob could not be forgotten; it is tried again at the group's next wake"
             );
-            // To the engine it is gone.
+            // To the engine it is gone, and uses no room.
             if let Ok(Some(kept)) = catalog.blob(blob).await {
-                handle.report(Event::DeadKept { group: kept.group, bytes: kept.payload_bytes });
+                let lost = catalog.lost_of(&kept).await.unwrap_or_default();
+                let Blob { group, drives, stack_bytes, payload_bytes: bytes, .. } = kept;
+                handle.report(Event::DeadStacks { drives, lost, stack_bytes });
+                handle.report(Event::DeadKept { group, bytes });
             }
         });
     }

@@ -4,7 +4,7 @@
 //! drive's outcome is reported.
 
 use super::operation::{Operation, Origin, WrittenBlob};
-use super::outcome::{described, drive_outcomes, give_up, note_refused};
+use super::outcome::{described, drive_outcomes, give_up_failed, note_refused};
 use super::quarantine::blames_member;
 use super::rebuild::{InService, remove_left_over};
 use super::state::World;
@@ -81,7 +81,7 @@ impl World {
                         blob = %blob.id, %error,
                         "a blob does not read back as it was written; it is written anew"
                     );
-                    give_up(&context, &handle, &written.blob).await;
+                    give_up_failed(&context, &handle, &written.blob).await;
                     None
                 }
             };
@@ -176,7 +176,7 @@ impl BlobWrite {
             Ok(writer) => self.fill(writer).await,
         };
         if sealed.is_none() {
-            give_up(&self.context, handle, &blob).await;
+            give_up_failed(&self.context, handle, &blob).await;
         } else if is_on(Sabotage::FreeBeforeVerify) {
             let named = |member: &PackMember| {
                 let at = |slot: &u64| NamedSlot::of(*slot, &member.bucket, &member.key);

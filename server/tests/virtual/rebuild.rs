@@ -340,8 +340,7 @@ fn background_work_reads_a_blob_where_it_lies_by_then() {
     });
 }
 
-/// A failed write that was reclaimed takes more off a drive than it has added; here the engine does not know the blob
-/// at all.
+/// The engine may count too few bytes on a drive: here it does not know the blob at all.
 #[test]
 fn a_drive_is_not_given_up_where_only_the_catalog_knows_what_another_one_has_lost() {
     Site::nas8().run(async |larder| {
