@@ -104,7 +104,7 @@ pub(crate) fn check(shared: &Shared, found: &[Found<'_>]) -> Result<(), OpenErro
     for (cycle, (found, _)) in shared.cycles.iter().zip(found) {
         let is_elsewhere = |lack: &Lack| {
             let others = shared.cycles.iter().filter(|other| !std::ptr::eq(*other, cycle)).map(CycleShared::view);
-            others.into_iter().any(|view| view.is_whole() && view.last() >= lack.last)
+            others.into_iter().any(|view| view.is_whole() && view.last_given() >= lack.last)
         };
         lacking.extend(found.lacks.iter().filter(|lack| !is_elsewhere(lack)).map(|lack| lack.what.clone()));
     }
@@ -162,11 +162,15 @@ fn name_all(
             Entry { state: State::Lost, ..manifest.entry(file).cloned().unwrap_or(unknown) }
         })
         .collect();
-    manifest.files.retain(|entry| !there.contains(&entry.drive));
+    let old: Vec<Entry> = manifest.files.extract_if(.., |entry| there.contains(&entry.drive)).collect();
     let view = cycle.view();
     let shelves = view.shelves.iter().map(|shelf| Entry::of_shelf(shelf));
-    let logs = logs.iter().map(|table| Entry::of_log(table, true));
-    let retained = dead.iter().map(|table| Entry { state: State::Retained, ..Entry::of_log(table, true) });
+    let as_long = |table: &Arc<LogTable>| {
+        let old = old.iter().find(|old| old.file == table.file);
+        Entry::of_log(table, true).not_shorter_than(old)
+    };
+    let logs = logs.iter().map(as_long);
+    let retained = dead.iter().map(|table| Entry { state: State::Retained, ..as_long(table) });
     let gone = found.gone.iter().map(|shelf| Entry { state: State::Dead, ..Entry::of_shelf(shelf) });
     let absent = found.absent.iter().map(|entry| Entry { state: State::Lost, ..entry.clone() });
     for entry in shelves.chain(logs).chain(retained).chain(gone).chain(damaged).chain(absent) {

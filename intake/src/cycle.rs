@@ -69,8 +69,9 @@ struct Running {
     attempt: Attempt,
     drives: (PoolDrive, PoolDrive),
     progress: Arc<Progress>,
-    /// Its steps when they were looked at last.
+    /// Its steps when they were looked at last, and since when it has made no other.
     seen: u64,
+    seen_at: Time,
     task: Option<Handle>,
 }
 
@@ -169,10 +170,13 @@ impl Cycle {
         self.levels_from = first;
     }
 
-    /// A drive that takes a shelf at once.
+    /// A drive that takes a shelf at once; if all were full, one that may have room by now.
     pub(crate) fn drive_for_shelf(&self) -> Option<Arc<Drive>> {
-        let drives = self.drives.iter().enumerate().filter(|(at, _)| self.shift.is_writable(PoolDrive(*at as u32)));
-        drives.filter_map(|(_, drive)| drive.clone()).find(|drive| !drive.is_lost())
+        let is_there = |drive: &&Option<Arc<Drive>>| drive.as_ref().is_some_and(|drive| !drive.is_lost());
+        let is_writable = |position: &usize| self.shift.is_writable(PoolDrive(*position as u32));
+        let there = || self.drives.iter().enumerate().filter(|(_, drive)| is_there(drive));
+        let writable = there().find(|(position, _)| is_writable(position));
+        writable.or_else(|| there().next()).and_then(|(_, drive)| drive.clone())
     }
 
     fn common(&self) -> &CycleShared {
@@ -483,7 +487,8 @@ impl Cycle {
             return;
         }
         let progress = Arc::new(Progress::default());
-        let mut running = Running { log, attempt, drives, progress: Arc::clone(&progress), seen: u64::MAX, task: None };
+        let (seen, seen_at) = (u64::MAX, (self.shared.config.clock)());
+        let mut running = Running { log, attempt, drives, progress: Arc::clone(&progress), seen, seen_at, task: None };
         let (shared, cycle) = (Arc::clone(&self.shared), self.number);
         let (table, to) = (self.tables.get(&log).cloned(), self.drive(drives.1));
         let work = move || {
@@ -523,20 +528,21 @@ impl Cycle {
         self.consider_merging();
     }
 
-    /// Gives up on transformations that have made no step since the last look: the drive that they wait for is lost.
+    /// Gives up on transformations that have made no step by the deadline: the drive that they wait for is lost.
     pub(crate) fn look_for_hangs(&mut self) {
         if self.shared.config.driver == Driver::Caller {
             return; // a task that waits for its turn does not hang
         }
-        let mut hung = Vec::new();
+        let (now, mut hung) = ((self.shared.config.clock)(), Vec::new());
         for running in &mut self.running {
             let steps = running.progress.steps.load(Ordering::Relaxed);
-            if steps == running.seen {
+            if steps != running.seen {
+                (running.seen, running.seen_at) = (steps, now);
+            } else if now.since(running.seen_at) >= self.shared.config.deadline {
                 running.progress.abandoned.store(true, Ordering::Relaxed);
                 let writes = running.progress.writes.load(Ordering::Relaxed);
                 hung.push(if writes { running.drives.1 } else { running.drives.0 });
             }
-            running.seen = steps;
         }
         self.running.retain(|running| !running.progress.abandoned.load(Ordering::Relaxed));
         for drive in hung {
@@ -672,12 +678,10 @@ impl Cycle {
         let is_on_it = |shelf: &Arc<Shelf>| shelf.drive.uuid == drive.uuid;
         let mut lost = Vec::new();
         for shelf in view.shelves.iter().filter(|shelf| is_on_it(shelf)) {
-            let Some((first, last)) = shelf.keys().map(|(first, last)| (first.to_vec(), last.to_vec())) else {
-                continue;
-            };
-            let keys = (first.clone(), last.clone(), shelf.records());
-            lost.push(LostPart { keys: Some((first, last)), max: shelf.sequences().1 });
-            if self.shared.cycles.len() == 1 {
+            // What it forgot may show again, whether or not it has records.
+            lost.push(Entry::of_shelf(shelf).lost_part());
+            if let Some((first, last)) = shelf.keys().filter(|_| self.shared.cycles.len() == 1) {
+                let keys = (first.to_vec(), last.to_vec(), shelf.records());
                 self.shared.lose(Loss::Shelf { file: shelf.file, drive: drive.uuid, keys });
             }
         }

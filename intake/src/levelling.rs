@@ -20,6 +20,7 @@ use crate::bytes::crc32c;
 use crate::drive::Drive;
 use crate::error::ReadError;
 use crate::log::{self, Known};
+use crate::lost::LostPart;
 use crate::opening::image;
 use crate::record::{Record, Sequence};
 use crate::shared::{CycleShared, Shared};
@@ -30,6 +31,7 @@ use crate::transform::{Finished, discard, superseded};
 use crate::view::{View, Want};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Keys of a page.
 const PAGE: usize = 256;
@@ -42,6 +44,8 @@ pub(crate) struct Lacking {
     pub(crate) records: Vec<Accepted>,
     /// The one that has it, as far as some of it is in shelves.
     pub(crate) source: Option<View>,
+    /// What the other one has lost of it, so that nobody can give it.
+    pub(crate) lost: Vec<LostPart>,
 }
 
 impl Lacking {
@@ -51,29 +55,38 @@ impl Lacking {
         (0..shared.cycles.len()).map(|number| Self::of(shared, number)).collect()
     }
 
+    /// All of it may be lost, up to the last number that was given.
+    pub(crate) fn all_lost(shared: &Shared, number: usize) -> Self {
+        let all = LostPart { keys: None, max: Sequence(shared.last.load(Ordering::Relaxed)) };
+        let known = shared.cycles[number].view().last();
+        Self { known, records: Vec::new(), source: None, lost: vec![all] }
+    }
+
     /// What the rotation `number` lacks.
     pub(crate) fn of(shared: &Shared, number: usize) -> Result<Self, ReadError> {
         let view = shared.cycles[number].view();
+        let (known, mut records, mut source, mut lost) = (view.last(), BTreeMap::new(), None, Vec::new());
         let others = shared.cycles.iter().enumerate().filter(|(other, _)| *other != number && !view.missing);
-        let (known, mut records, mut source) = (view.last(), BTreeMap::new(), None);
         for (_, other) in others {
             let mut other = View::clone(&other.view());
+            lost.extend(other.lost[0].iter().filter(|part| part.max > view.last_given()).cloned());
             for table in &other.logs {
                 for change in records_after(table, known)? {
                     records.insert(change.sequence, change);
                 }
             }
-            if other.shelves.iter().any(|shelf| shelf.sequences().1 > known) {
+            // What was forgotten since may be all that a shelf has.
+            if other.shelves.iter().any(|shelf| shelf.sequences().1 > known || shelf.last() > view.last_given()) {
                 other.retain_after(known);
                 source = Some(other);
             }
         }
-        Ok(Self { known, records: records.into_values().collect(), source })
+        Ok(Self { known, records: records.into_values().collect(), source, lost })
     }
 
     /// Whether there is nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.source.is_none()
+        self.records.is_empty() && self.source.is_none() && self.lost.is_empty()
     }
 }
 
@@ -88,14 +101,15 @@ fn records_after(table: &LogTable, known: Sequence) -> Result<Vec<Accepted>, Rea
     after.map(|(offset, head)| Ok(Accepted::again(&table.record(&image[offset as usize..])?, head))).collect()
 }
 
-/// Writes what `source` has above `known` to a shelf of `cycle` on `to`, at once.
+/// Writes what is in shelves of `lacking` to a shelf of `cycle` on `to`, at once, and what nobody can give.
 pub(crate) fn write_shelf(
     shared: &Shared,
     cycle: &CycleShared,
-    source: &View,
-    known: Sequence,
+    lacking: &Lacking,
     to: &Arc<Drive>,
 ) -> Result<(), ReadError> {
+    let (known, nothing) = (lacking.known, View::default());
+    let source = lacking.source.as_ref().unwrap_or(&nothing);
     let identity = shared.new_file(to.uuid);
     let write = || {
         let mut builder = ShelfBuilder::begin(to, identity, Access::Stage)?;
@@ -111,6 +125,7 @@ pub(crate) fn write_shelf(
             next = page.next;
         }
         let records = builder.records();
+        lacking.lost.iter().for_each(|part| builder.lose(part.clone()));
         builder.finish(source.all_masks(), superseded(cycle, &[]))?;
         let shelf = Finished { shared, drive: to, identity, access: Access::Stage }.publish(|| Ok(()), |_| ())?;
         tracing::info!(records, shelf = %identity.file, "a rotation has what only the other one had taken");

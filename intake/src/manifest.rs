@@ -50,7 +50,7 @@ pub(crate) enum State {
     Live,
     /// A log that is a shelf already, for a caller who has not caught up.
     Retained,
-    /// Its drive was away, and its rotation has everything without it: it counts if it is there.
+    /// Its drive was away, and its rotation has everything without it: it is dead, wherever it is.
     Replaced,
     /// It was missing, and what it held is known to be lost. It counts if it is there again.
     Lost,
@@ -127,6 +127,12 @@ impl Entry {
             last: shelf.last(),
             keys: keys.filter(|_| shelf.masks().is_empty() && shelf.lost().is_empty()),
         }
+    }
+
+    /// The same log, as long as it was once: an end that it has lost is lost as long as it is a log.
+    pub(crate) fn not_shorter_than(self, old: Option<&Self>) -> Self {
+        let Some(old) = old.filter(|old| old.bytes > self.bytes) else { return self };
+        Self { bytes: old.bytes, last: self.last.max(old.last), keys: None, ..self }
     }
 
     /// What is lost with it.
@@ -210,7 +216,7 @@ impl Manifest {
         for entry in entries {
             let old = self.files.iter_mut().find(|old| old.file == entry.file && old.state == State::Live);
             if let Some(old) = old {
-                *old = entry;
+                *old = entry.not_shorter_than(Some(old));
             }
         }
     }
@@ -250,8 +256,9 @@ impl Manifest {
     pub(crate) fn standing(&self, drive: DriveUuid, file: FileId) -> Standing {
         if let Some(entry) = self.entry(file) {
             return match entry.state {
-                State::Live | State::Replaced | State::Lost => Standing::Alive,
-                State::Retained | State::Dead => Standing::Dead,
+                State::Live | State::Lost => Standing::Alive,
+                // What came since may not show there that a key is gone.
+                State::Replaced | State::Retained | State::Dead => Standing::Dead,
             };
         }
         let is_unknown = self.unknown.iter().any(|(unknown, _)| *unknown == drive);

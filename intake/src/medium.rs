@@ -8,6 +8,7 @@ pub mod files;
 pub mod memory;
 pub mod overlay;
 
+use rustix::io::Errno;
 use std::fmt::Debug;
 use std::io;
 
@@ -121,7 +122,84 @@ pub trait File: Debug + Send + Sync + 'static {
     fn drop_cached(&self) {}
 }
 
+/// Bytes of a sector of a drive.
+pub(crate) const SECTOR_BYTES: u64 = 4096;
+
+/// If more sectors in a row cannot be read, the drive fails, and not its sectors.
+const BAD_SECTORS_MAX: usize = 8;
+
+/// The same as [`File::read_at`], but a few sectors that cannot be read come as zeros, which no checksum matches: so
+/// they cost what lies in them, like any other damage.
+pub(crate) fn read_past_bad_sectors(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    match file.read_at(buffer, offset) {
+        Err(error) if is_bad_sector(&error) => {}
+        done => return done,
+    }
+    let (mut at, mut bad_in_a_row) = (0, 0);
+    while at < buffer.len() {
+        let place = offset + at as u64;
+        let end = (at + (SECTOR_BYTES - place % SECTOR_BYTES) as usize).min(buffer.len());
+        let sector = &mut buffer[at..end];
+        match file.read_at(sector, place) {
+            Ok(()) => bad_in_a_row = 0,
+            Err(error) if is_bad_sector(&error) && bad_in_a_row < BAD_SECTORS_MAX => {
+                tracing::error!(?file, place, %error, "a sector cannot be read");
+                sector.fill(0);
+                bad_in_a_row += 1;
+            }
+            Err(error) => return Err(error),
+        }
+        at = end;
+    }
+    Ok(())
+}
+
+/// Whether this is an error of a place on the drive; ENODATA is the block layer's word for that.
+fn is_bad_sector(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO))
+}
+
 /// Whether the drive has no room, as opposed to being broken.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::memory::World;
+    use super::*;
+
+    /// A file of so many sectors of ones, of which these cannot be read.
+    fn file(sectors: u64, bad: std::ops::Range<u64>) -> Box<dyn File> {
+        let world = World::new(1);
+        let file = world.directory(0).create("file").unwrap();
+        file.write_at(&vec![1; (sectors * SECTOR_BYTES) as usize], 0).unwrap();
+        bad.for_each(|sector| world.spoil(0, "file", sector));
+        file
+    }
+
+    #[test]
+    fn bad_sectors_come_as_zeros_and_nothing_else_does() {
+        let file = file(6, 2..4);
+        for (offset, length) in [(0, 6 * 4096), (100, 4 * 4096), (8000, 300), (8192, 4096), (16_000, 1000)] {
+            let mut read = vec![7; length];
+            assert!(offset + length as u64 <= 6 * 4096);
+            read_past_bad_sectors(file.as_ref(), &mut read, offset).unwrap();
+            let expected = (offset..).map(|at| u8::from(!(2 * 4096..4 * 4096).contains(&at)));
+            assert!(expected.zip(&read).all(|(expected, read)| expected == *read), "{length} from {offset}");
+        }
+        let beyond = read_past_bad_sectors(file.as_ref(), &mut [0; 4096], 5 * 4096 + 1);
+        assert_eq!(beyond.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_drive_of_which_nothing_can_be_read_fails() {
+        let most = BAD_SECTORS_MAX as u64;
+        for (bad, is_read) in [(1..1 + most, true), (1..2 + most, false), (0..20, false)] {
+            let read = read_past_bad_sectors(file(20, bad.clone()).as_ref(), &mut vec![0; 20 * 4096], 0);
+            assert_eq!(read.is_ok(), is_read, "{bad:?}: {read:?}");
+        }
+    }
 }

@@ -206,8 +206,8 @@ fn add_newest(
 
 /// What lies outside of a merge, as far as it matters for what may be dropped.
 struct Rest {
-    /// A drive is missing that may hold anything, or nobody knows how old what a damaged shelf lost was; or the other
-    /// rotation will need what happened without it.
+    /// A drive is missing that may hold anything, or nobody knows how old what was lost was, and it may be there again;
+    /// or the other rotation will need what happened without it.
     missing: bool,
     /// The smallest number outside.
     min: Option<Sequence>,
@@ -224,7 +224,7 @@ impl Rest {
         let min = shelves.chain(view.logs.iter().map(|log| log.first)).min();
         let may_need = |cycle: &CycleShared| {
             let view = cycle.view();
-            view.missing || view.behind || view.shelves.iter().any(|shelf| is_lossy(shelf))
+            view.missing || view.behind || view.has_losses() || view.shelves.iter().any(|shelf| is_lossy(shelf))
         };
         Self { missing: shared.cycles.iter().any(may_need), min, max }
     }

@@ -17,7 +17,7 @@ use crate::error::{OpenError, ReadError};
 use crate::log::{self, Known, LogHeader, Previous, RECORDS_OFFSET, Rot};
 use crate::lost::{Loss, LostPart};
 use crate::manifest::{Entry, Manifest, Slots, Standing, State};
-use crate::medium::{Directory, File};
+use crate::medium::{Directory, File, read_past_bad_sectors};
 use crate::mending::note_opened;
 use crate::names::{DriveUuid, FileId, Identity, Name};
 use crate::pool::{self, Pool};
@@ -66,6 +66,8 @@ pub(crate) struct OpenedCycle {
     pub(crate) dead: Vec<Arc<LogTable>>,
     /// The log that was on duty last.
     pub(crate) previous: Option<Previous>,
+    /// The last number in any of its files, or that one of them hides.
+    last: Sequence,
     /// Bytes of torn tails.
     pub(crate) torn: u64,
     pub(crate) missing: Vec<DriveUuid>,
@@ -118,6 +120,10 @@ pub(crate) fn open(
         }
     }
     note_opened(&shared, max);
+    let lags = note_what_others_lost(&shared, &opened);
+    if shared.config.needs_all && (0..cycles).all(|number| lacks_one(number) || lags[number]) {
+        return Err(OpenError::LacksDrives);
+    }
     let found: Vec<_> =
         opened.iter().map(|cycle| (&cycle.findings, [cycle.logs.as_slice(), cycle.dead.as_slice()])).collect();
     audit::check(&shared, &found)?;
@@ -136,6 +142,23 @@ pub(crate) fn open(
         opened.findings.losses.drain(..).for_each(|loss| shared.lose_unless_elsewhere(cycle, loss));
     }
     Ok((shared, opened))
+}
+
+/// A rotation lacks what was given after its last number. What the other one has lost of that, nobody can give it: then
+/// it is lost to both. Whether that is so of each rotation.
+fn note_what_others_lost(shared: &Shared, opened: &[OpenedCycle]) -> Vec<bool> {
+    let views: Vec<_> = shared.cycles.iter().map(CycleShared::view).collect();
+    let mut lags = Vec::new();
+    for (number, (cycle, opened)) in shared.cycles.iter().zip(opened).enumerate() {
+        let others = views.iter().enumerate().filter(|(other, _)| *other != number && !views[number].missing);
+        let lost = others.flat_map(|(_, other)| &other.lost[0]).filter(|part| part.max > opened.last);
+        let lost: Vec<LostPart> = lost.cloned().collect();
+        lags.push(!lost.is_empty());
+        if !lost.is_empty() {
+            cycle.change(|view| view.without(lost));
+        }
+    }
+    lags
 }
 
 fn open_cycle(
@@ -175,7 +198,11 @@ fn open_cycle(
         let there: BTreeSet<FileId> = opened.dead.iter().map(|table| table.file).chain(kept).collect();
         cycle.undeleted.lock().retain(|file| there.contains(file));
     }
-    let logs = opened.logs.iter().chain(&opened.dead).map(|table| table.index.read().last.max(before(table.first)));
+    let tables = || opened.logs.iter().chain(&opened.dead);
+    let in_logs = tables().map(|table| table.index.read().last).max().unwrap_or_default();
+    let in_shelves = opened.findings.gone.iter().map(|shelf| shelf.last()).fold(last, Sequence::max);
+    opened.last = in_logs.max(in_shelves);
+    let logs = tables().map(|table| table.index.read().last.max(before(table.first)));
     let last = logs.max().unwrap_or_default().max(last).max(manifest.map(Manifest::last).unwrap_or_default());
     shared.last.fetch_max(last.0, Ordering::Relaxed);
     cycle.change(|_| {
@@ -360,7 +387,7 @@ fn look(shared: &Shared, drive: &Arc<Drive>, found: &mut Found) -> Result<(), Re
 fn found_log(drive: &Arc<Drive>, name: &str, identity: Identity) -> Result<Result<FoundLog, Damage>, ReadError> {
     let medium = drive.directory.open(name)?;
     let mut bytes = vec![0; medium.bytes()?.min(RECORDS_OFFSET) as usize];
-    medium.read_at(&mut bytes, 0)?;
+    read_past_bad_sectors(medium.as_ref(), &mut bytes, 0)?;
     let header = match LogHeader::decode(&bytes, identity) {
         Ok(header) => Some(header),
         Err(damage @ (Damage::Elsewhere | Damage::Version(_))) => return Ok(Err(damage)),
@@ -373,7 +400,7 @@ fn found_log(drive: &Arc<Drive>, name: &str, identity: Identity) -> Result<Resul
 fn is_room(drive: &Drive, name: &str, dead: &BTreeSet<FileId>) -> Result<bool, ReadError> {
     let medium = drive.directory.open_to_read(name)?;
     let mut bytes = vec![0; medium.bytes()?.min(RECORDS_OFFSET + HEAD_BYTES as u64) as usize];
-    medium.read_at(&mut bytes, 0)?;
+    read_past_bad_sectors(medium.as_ref(), &mut bytes, 0)?;
     Ok(log::is_room(&bytes, dead.iter().copied()))
 }
 
@@ -440,7 +467,17 @@ fn read_logs(
                 let tables = if is_dead { &mut opened.dead } else { &mut opened.logs };
                 tables.push(Arc::new(table));
             }
-            Err(error) => opened.lose(&log.drive, name, error.to_string(), entry),
+            // Whatever it holds is in shelves; but it cannot be shown to a caller who may need it.
+            Err(error) if is_dead => {
+                let what = format!("{name} (in {}: {error})", log.drive.directory.place());
+                let retained = entry.filter(|entry| entry.state == State::Retained);
+                opened.findings.unshown.extend(retained.map(|entry| Lack { what, last: entry.last }));
+            }
+            // It stays named, so that it counts once it can be read.
+            Err(error) => {
+                opened.lose(&log.drive, name, error.to_string(), entry);
+                opened.findings.absent.extend(entry.cloned());
+            }
         }
     }
 }
@@ -482,7 +519,7 @@ fn read_log(log: &FoundLog, known: Known) -> Result<(LogTable, u64, Vec<Rot>), R
 pub(crate) fn image(medium: &dyn File) -> Result<Vec<u8>, ReadError> {
     let mut image = vec![0; medium.bytes()? as usize];
     for (at, part) in image.chunks_mut(1 << 20).enumerate() {
-        medium.read_at(part, (at as u64) << 20)?;
+        read_past_bad_sectors(medium, part, (at as u64) << 20)?;
     }
     Ok(image)
 }

@@ -6,6 +6,7 @@
 
 use crate::error::ReadError;
 use crate::log::{self, Known};
+use crate::medium::read_past_bad_sectors;
 use crate::opening::image;
 use crate::record::{HEAD_BYTES, Head, Kind, Sequence};
 use crate::table::LogTable;
@@ -62,7 +63,7 @@ impl Iterator for Replay {
         let (sequence, (table, offset, head)) = self.changes.next()?;
         let read = || {
             let mut bytes = vec![0; HEAD_BYTES + head.key_bytes as usize + head.entry_bytes as usize];
-            table.medium.read_at(&mut bytes, offset)?;
+            read_past_bad_sectors(table.medium.as_ref(), &mut bytes, offset)?;
             let key = head.key(&bytes)?.to_vec();
             let entry = bytes[HEAD_BYTES + key.len()..].to_vec();
             Ok(Replayed { sequence, kind: head.kind, key, entry, value_bytes: head.value_bytes.into() })

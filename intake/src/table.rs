@@ -8,7 +8,7 @@ use crate::drive::Drive;
 use crate::error::ReadError;
 use crate::lost::LostPart;
 use crate::mask::Mask;
-use crate::medium::File;
+use crate::medium::{File, read_past_bad_sectors};
 use crate::names::FileId;
 use crate::record::{HEAD_BYTES, Head, Record, Sequence, decode};
 use parking_lot::RwLock;
@@ -78,7 +78,7 @@ impl LogTable {
     pub(crate) fn read(&self, slot: Slot, whole: bool) -> Result<Vec<u8>, ReadError> {
         let described = HEAD_BYTES + slot.head.key_bytes as usize + slot.head.entry_bytes as usize;
         let mut bytes = vec![0; if whole { slot.head.bytes() } else { described }];
-        self.medium.read_at(&mut bytes, slot.offset)?;
+        read_past_bad_sectors(self.medium.as_ref(), &mut bytes, slot.offset)?;
         let same = Head::decode(&bytes, self.file.stamp())? == slot.head;
         if !same {
             return Err(Damage::Elsewhere.into());

@@ -13,7 +13,7 @@ use crate::drive::Drive;
 use crate::error::ReadError;
 use crate::lost::{Loss, LostPart};
 use crate::manifest::{Entry, Manifest};
-use crate::medium::is_full;
+use crate::medium::{is_full, read_past_bad_sectors};
 use crate::names::{FileId, Identity, Name};
 use crate::record::{Sequence, decode};
 use crate::shared::{CycleShared, Shared, is_hidden};
@@ -52,7 +52,7 @@ impl Progress {
 fn image(table: &LogTable, progress: &Progress) -> io::Result<Vec<u8>> {
     let mut image = vec![0; table.index.read().bytes as usize];
     for (at, part) in image.chunks_mut(READ_BYTES).enumerate() {
-        table.medium.read_at(part, (at * READ_BYTES) as u64)?;
+        read_past_bad_sectors(table.medium.as_ref(), part, (at * READ_BYTES) as u64)?;
         progress.step()?;
     }
     Ok(image)

@@ -118,6 +118,11 @@ impl View {
         shelves.chain(logs).max().unwrap_or_default()
     }
 
+    /// The same, or the largest number that it hides.
+    pub(crate) fn last_given(&self) -> Sequence {
+        self.shelves.iter().map(|shelf| shelf.last()).fold(self.last(), Sequence::max)
+    }
+
     /// One more than the largest trailer of its keys, or above; 0 if they have none.
     pub(crate) fn trailers_end(&self) -> u64 {
         let end = |key: &[u8]| Trailers::of(key).map_or(0, |trailer| trailer.saturating_add(1));

@@ -28,7 +28,6 @@ use crate::queue::{Draft, Message, Submission, Work};
 use crate::record::{Head, Kind, Sequence};
 use crate::shared::Shared;
 use crate::table::charged;
-use crate::view::View;
 use ::bytes::Bytes;
 use engine::shift::{LogId, Model, Overrun, Shift, ShiftEvent, ShiftPolicy};
 use model::Time;
@@ -228,7 +227,7 @@ impl Writer {
     /// The rotations that did not take a batch which another one took, take no other before they are level.
     fn fall_behind(&mut self, written: &[Result<(), Failure>]) {
         for (cycle, written) in self.cycles.iter_mut().zip(written) {
-            if written.is_err() && cycle.lives() && !cycle.is_behind() {
+            if written.is_err() && !cycle.is_behind() {
                 cycle.fall_behind();
             }
         }
@@ -240,8 +239,17 @@ impl Writer {
             if !self.cycles[number].tries_to_catch_up() {
                 continue;
             }
-            match Lacking::of(&self.shared, number).and_then(|lacking| self.level(number, lacking)) {
-                Ok(()) => self.cycles[number].caught_up(),
+            // What nobody can give it is lost to it, until it is healed; all of it, if a drive of it has failed.
+            let lacking = if self.shared.cycles[number].view().missing {
+                Ok(Lacking::all_lost(&self.shared, number))
+            } else {
+                Lacking::of(&self.shared, number)
+            };
+            match lacking.and_then(|lacking| self.level(number, &lacking)) {
+                Ok(()) => {
+                    self.cycles[number].caught_up();
+                    self.cycles[number].consider_merging();
+                }
                 Err(error) => tracing::warn!(%error, cycle = number, "a rotation stays behind the other one"),
             }
         }
@@ -340,6 +348,7 @@ impl Writer {
                 None => {
                     has_looked = true;
                     self.look_around();
+                    self.note_lengths();
                 }
             }
         }
@@ -368,7 +377,7 @@ impl Writer {
             self.cycles[number].levels_from(first);
             self.cycles[number].boot(logs, dead, previous);
             if first.is_some()
-                && let Err(error) = self.level(number, lacking)
+                && let Err(error) = self.level(number, &lacking)
             {
                 tracing::error!(%error, "a rotation cannot be brought up to the other one");
                 self.cycles[number].fall_behind();
@@ -377,26 +386,20 @@ impl Writer {
     }
 
     /// Gives the rotation `number` what it lacks, durably.
-    fn level(&mut self, number: usize, lacking: Lacking) -> Result<(), ReadError> {
-        let Lacking { known, records, source } = lacking;
-        self.cycles[number].levels_from(Some(Sequence(known.0 + 1)));
-        let done = self.write_lacking(number, known, &records, source);
+    fn level(&mut self, number: usize, lacking: &Lacking) -> Result<(), ReadError> {
+        self.cycles[number].levels_from(Some(Sequence(lacking.known.0 + 1)));
+        let done = self.write_lacking(number, lacking);
         self.cycles[number].levels_from(None);
         done
     }
 
-    fn write_lacking(
-        &mut self,
-        number: usize,
-        known: Sequence,
-        records: &[Accepted],
-        source: Option<View>,
-    ) -> Result<(), ReadError> {
+    fn write_lacking(&mut self, number: usize, lacking: &Lacking) -> Result<(), ReadError> {
         let no_room = || io::Error::from(io::ErrorKind::StorageFull);
-        if let Some(source) = source {
+        if lacking.source.is_some() || !lacking.lost.is_empty() {
             let to = self.cycles[number].drive_for_shelf().ok_or_else(no_room)?;
-            write_shelf(&self.shared, &self.shared.cycles[number], &source, known, &to)?;
+            write_shelf(&self.shared, &self.shared.cycles[number], lacking, &to)?;
         }
+        let records = &lacking.records;
         let is_done = records.is_empty() || self.append(records, number..number + 1) == [Ok(())];
         if is_done { Ok(()) } else { Err(no_room().into()) }
     }

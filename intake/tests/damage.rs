@@ -125,6 +125,13 @@ impl Pool {
         world
     }
 
+    /// The pool with a sector that cannot be read.
+    fn spoiled(&self, sector: usize) -> World {
+        let world = self.world.crash(self.world.position(), &mut Rng::new(1));
+        world.spoil(self.drive, &self.name, sector as u64);
+        world
+    }
+
     /// The keys that may be lost if these bytes are damaged: those between the whole records around them.
     fn may_be_lost(&self, damage: &Range<usize>) -> Vec<Vec<u8>> {
         let is_hit = self.records.iter().any(|(at, _)| at.start < damage.end && damage.start < at.end);
@@ -252,6 +259,32 @@ fn a_page_or_a_sector_costs_the_records_in_it_at_most() {
 }
 
 #[test]
+fn a_sector_that_cannot_be_read_costs_the_records_in_it_at_most() {
+    for (drives, key_bytes, count) in [(1, 12, 60), (1, 3000, 24), (4, 12, 40)] {
+        let pool = pool(drives, key_bytes, count);
+        for sector in 0..pool.bytes.len().div_ceil(4096) {
+            let place = sector * 4096..(sector + 1) * 4096;
+            let what = format!("{drives} drives, bad sector {sector}");
+            pool.check(&pool.spoiled(sector), &place, true, &what);
+            // The same while it is open.
+            let world = pool.spoiled(pool.bytes.len());
+            let intake = open(&world, 8);
+            world.spoil(pool.drive, &pool.name, sector as u64);
+            let (gone, may_be_lost) = (unreadable(&intake, &pool, &what), pool.may_be_lost(&place));
+            assert!(gone.iter().all(|key| may_be_lost.contains(key)), "{what}: {} are lost", gone.len());
+        }
+    }
+}
+
+#[test]
+fn a_sector_of_a_log_that_cannot_be_read_is_no_failure_of_the_drive() {
+    let pool = pool_with_two_logs(3);
+    for sector in 0..pool.bytes.len().div_ceil(4096) {
+        pool.check(&pool.spoiled(sector), &(0..usize::MAX), false, &format!("bad sector {sector} of a log"));
+    }
+}
+
+#[test]
 fn a_shelf_that_is_cut_off_loses_what_was_cut_off_and_one_that_grew_nothing() {
     let mut rng = Rng::new(4);
     let pool = pool(1, 12, 60);
@@ -325,6 +358,9 @@ fn with_two_rotations_no_damage_of_a_shelf_costs_anything() {
         let world = pool.damaged(|bytes| bytes[page].fill_with(|| rng.next_u64() as u8));
         pool.check_both(&world, true, &format!("garbage in page {begin}"));
     }
+    for sector in 0..pool.bytes.len().div_ceil(4096) {
+        pool.check_both(&pool.spoiled(sector), true, &format!("bad sector {sector}"));
+    }
     for length in [0, 100, 4096, 5000, 9000, pool.enough - 1, pool.bytes.len() - 1] {
         let world = pool.damaged(|bytes| bytes.truncate(length));
         pool.check_both(&world, true, &format!("cut off at {length}"));
@@ -333,7 +369,7 @@ fn with_two_rotations_no_damage_of_a_shelf_costs_anything() {
 
 /// The same for a log.
 #[test]
-fn with_two_rotations_no_bit_of_a_log_costs_anything() {
+fn with_two_rotations_no_bit_or_sector_of_a_log_costs_anything() {
     for first in [0, 3] {
         let mut pool = pool(6, 12, 30);
         let intake = open(&pool.world, 6);
@@ -351,6 +387,9 @@ fn with_two_rotations_no_bit_of_a_log_costs_anything() {
         (pool.drive, pool.name, pool.bytes) = (drive, name, bytes);
         for at in (0..160).step_by(5).chain((4096..pool.bytes.len()).step_by(29)) {
             pool.check_both(&pool.damaged(flip(at)), false, &format!("drive {drive}, bit in {at} of a log"));
+        }
+        for sector in 0..pool.bytes.len().div_ceil(4096) {
+            pool.check_both(&pool.spoiled(sector), false, &format!("drive {drive}, bad sector {sector} of a log"));
         }
     }
 }

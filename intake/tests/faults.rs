@@ -4,7 +4,7 @@ mod common;
 
 use common::{config, put_many, wait_until};
 use intake::medium::memory::{Fault, World};
-use intake::{Config, Intake, Loss, PutError, ReadError, Sequence};
+use intake::{Config, Intake, Loss, OpenError, PutError, ReadError, Sequence};
 use model::Rng;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -376,5 +376,183 @@ fn a_shelf_that_rots_is_written_anew_from_the_other_rotation() {
         let intake = open(&world, 161);
         assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
         assert_eq!(intake.take_losses(), []);
+    }
+}
+
+/// What another rotation took alone is not there for want of its drive, and no older version stands for it.
+#[test]
+fn what_only_the_rotation_with_a_missing_drive_took_is_known_to_be_lost() {
+    for (missing, flushes) in [(3, false), (4, false), (5, false), (3, true), (4, true), (5, true)] {
+        let world = World::new(6);
+        let intake = open(&world, 100);
+        let mut written = Written::new();
+        put_many(&intake, &mut written, 0..60);
+        (0..3).for_each(|drive| world.set_fault(drive, Fault::Full));
+        put_many(&intake, &mut written, 30..120);
+        if flushes {
+            intake.flush().ok();
+        }
+        drop(intake);
+        (0..3).for_each(|drive| world.set_fault(drive, Fault::None));
+        let there = || (0..6).filter(|drive| *drive != missing).map(|drive| world.directory(drive)).collect();
+        let wary = Config { needs_all: true, ..config(101) };
+        let refused = Intake::open(world.home(), there(), wary).err();
+        let (intake, _) = Intake::open(world.home(), there(), config(102)).expect("five are there");
+        let gone = unreadable(&intake, &written);
+        let lacks_drives = matches!(refused, Some(OpenError::LacksDrives));
+        assert!(gone.is_empty() || lacks_drives, "drive {missing}: {} are gone, and {refused:?}", gone.len());
+        drop(intake);
+        let intake = open(&world, 103);
+        assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new(), "it is there again");
+    }
+}
+
+#[test]
+fn a_rotation_that_lost_a_drive_and_then_lagged_is_healed_before_it_counts() {
+    let world = World::new(6);
+    let intake = open(&world, 110);
+    let mut written = Written::new();
+    let is_whole = || intake.status().cycles.iter().all(|cycle| !cycle.incomplete);
+    put_many(&intake, &mut written, 0..100);
+    world.set_fault(0, Fault::Broken);
+    put_many(&intake, &mut written, 100..150);
+    intake.flush().expect("five drives are left");
+    wait_until(is_whole);
+    (1..3).for_each(|drive| world.set_fault(drive, Fault::Full));
+    put_many(&intake, &mut written, 50..200);
+    (1..3).for_each(|drive| world.set_fault(drive, Fault::None));
+    for _ in 0..30 {
+        put_many(&intake, &mut written, 200..201);
+        assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    wait_until(|| {
+        put_many(&intake, &mut written, 200..201);
+        is_whole()
+    });
+    drop(intake);
+    let half = (1..3).map(|drive| world.directory(drive)).collect();
+    let (half, _) = Intake::open(world.home(), half, config(111)).expect("two of them are there");
+    unreadable(&half, &written);
+}
+
+#[test]
+fn what_the_other_rotation_forgot_meanwhile_is_forgotten() {
+    for flushes in [false, true] {
+        let world = World::new(6);
+        let intake = open(&world, 120);
+        let mut written = Written::new();
+        put_many(&intake, &mut written, 0..60);
+        intake.flush().expect("the drives work");
+        (0..3).for_each(|drive| world.set_fault(drive, Fault::Full));
+        put_many(&intake, &mut written, 60..120);
+        let last = *written.values().max().expect("some were written");
+        intake.forget(b"key/", Some(b"key0"), last).expect("the other rotation takes it");
+        if flushes {
+            intake.flush().ok();
+        }
+        drop(intake);
+        (0..3).for_each(|drive| world.set_fault(drive, Fault::None));
+        drop(open(&world, 121));
+        let half = open_half(&world, 0..3, 122);
+        assert_eq!(half.scan(b"", None).flatten().count(), 0, "flushes: {flushes}");
+    }
+}
+
+#[test]
+fn what_was_forgotten_does_not_show_again_as_certain_when_a_drive_fails() {
+    for broken in 0..4 {
+        let world = World::new(4);
+        let intake = open(&world, 130);
+        let mut written = Written::new();
+        put_many(&intake, &mut written, 0..100);
+        intake.flush().expect("the drives work");
+        let last = *written.values().max().expect("some were written");
+        intake.forget(b"key/", Some(b"key0"), last).expect("the drives work");
+        intake.flush().expect("the drives work");
+        world.set_fault(broken, Fault::Broken);
+        for number in 0..60_u64 {
+            intake.put(format!("other/{number}").as_bytes(), b"", &[7; 300]).expect("three drives are left");
+        }
+        intake.flush().expect("three drives are left");
+        assert_eq!(intake.status().cycles[0].drives.iter().filter(|drive| drive.lost).count(), 1);
+        for key in written.keys() {
+            let found = intake.get(key);
+            let is_certain = matches!(&found, Ok(Some(stored)) if stored.certain);
+            assert!(!is_certain, "drive {broken}, {}: {found:?}", key.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_read_once_counts_when_it_can_be_again() {
+    for drives in [1, 6] {
+        let world = World::new(drives);
+        let intake = open(&world, 140);
+        let mut written = Written::new();
+        put_many(&intake, &mut written, 0..30);
+        drop(intake);
+        let mut all = world.files(0).into_iter().chain(world.files(1 % drives)).chain(world.files(2 % drives));
+        let (name, bytes) =
+            all.find(|(name, bytes)| name.contains(".log") && bytes.len() > 8192).expect("it has a log");
+        let drive = (0..drives).find(|drive| world.files(*drive).iter().any(|(other, _)| *other == name));
+        let drive = drive.expect("it is on a drive");
+        // More than a few sectors.
+        (0..bytes.len() as u64 / 4096 + 20).for_each(|sector| world.spoil(drive, &name, sector));
+        world.corrupt(drive, &name, |bytes| bytes.resize(bytes.len() + 20 * 4096, 0));
+        let accepting = Config { accepts_losses: true, ..config(141) };
+        let (intake, _) = Intake::open(world.home(), world.directories(), accepting).expect("the loss is accepted");
+        let gone = unreadable(&intake, &written);
+        assert_eq!(gone.is_empty(), drives == 6, "{}", gone.len());
+        drop(intake);
+        let intake = open(&world.kill(world.position()), 142);
+        assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
+    }
+}
+
+#[test]
+fn the_end_of_a_log_that_was_cut_off_is_missed_at_every_start_as_long_as_it_is_a_log() {
+    let world = World::new(1);
+    let intake = open(&world, 150);
+    let mut written = Written::new();
+    put_many(&intake, &mut written, 0..20);
+    drop(intake);
+    let name = world.files(0).into_iter().map(|(name, _)| name).find(|name| name.contains(".log"));
+    world.corrupt(0, &name.expect("there is a log"), |bytes| bytes.truncate(bytes.len() - 900));
+    let gone = unreadable(&open(&world, 151), &written);
+    assert!(!gone.is_empty());
+    for seed in 152..155 {
+        assert_eq!(unreadable(&open(&world, seed), &written), gone);
+    }
+}
+
+#[test]
+fn what_was_removed_while_a_shelf_was_missing_is_gone_when_that_is_there_again() {
+    for seed in 160..164 {
+        let world = World::new(4);
+        let intake = open(&world, seed);
+        let mut written = Written::new();
+        put_many(&intake, &mut written, 0..100);
+        intake.flush().expect("the drives work");
+        drop(intake);
+        let drive = (seed % 4) as usize;
+        let shelf = world.files(drive).into_iter().find(|(name, _)| name.contains(".shelf"));
+        let Some((name, bytes)) = shelf else { continue };
+        world.put_file(drive, &name, None);
+        let accepting = Config { accepts_losses: true, ..config(seed + 10) };
+        let (intake, _) = Intake::open(world.home(), world.directories(), accepting).expect("the loss is accepted");
+        for key in written.keys() {
+            intake.delete(key).expect("the drives work");
+        }
+        intake.flush().expect("the drives work");
+        put_many(&intake, &mut Written::new(), 500..700);
+        intake.flush().expect("the drives work");
+        drop(intake);
+        world.put_file(drive, &name, Some(bytes));
+        let intake = open(&world, seed + 20);
+        for key in written.keys() {
+            let found = intake.get(key);
+            assert!(!matches!(&found, Ok(Some(stored)) if stored.certain), "{}: {found:?}", key.escape_ascii());
+        }
     }
 }

@@ -5,10 +5,11 @@
 //! any byte, independently of the others; of changes of names that were not synced a prefix lasts, in their order.
 //! Faults ([`Fault`]) are set for each drive.
 
-use crate::medium::{Directory, File};
+use crate::medium::{Directory, File, SECTOR_BYTES};
 use model::Rng;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::collections::BTreeMap;
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ struct State {
     journal: Vec<Entry>,
     drives: Vec<DriveState>,
     files: Vec<Vec<u8>>,
+    /// Sectors of files that cannot be read.
+    bad: BTreeSet<(usize, u64)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -144,6 +147,13 @@ impl World {
         let bytes = state.files[file].as_slice().into();
         state.journal.extend([Data::Truncate(0), Data::Write(0, bytes)].map(|change| Entry::Data(file, change)));
         state.journal.push(Entry::Sync(file));
+    }
+
+    /// A sector of 4,096 bytes of a file cannot be read from now on, until the file is removed. The file must be there.
+    pub fn spoil(&self, drive: usize, name: &str, sector: u64) {
+        let mut state = self.0.state.lock();
+        let file = state.drives[drive].names[name];
+        state.bad.insert((file, sector));
     }
 
     /// Puts a file with these bytes in the place of whatever has that name, or removes it, durably and behind
@@ -431,6 +441,10 @@ impl File for MemoryFile {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let state = self.world.request(self.drive, false)?;
+        let end = (offset + buffer.len() as u64).div_ceil(SECTOR_BYTES);
+        if state.bad.range((self.file, offset / SECTOR_BYTES)..(self.file, end)).next().is_some() {
+            return Err(Errno::IO.into());
+        }
         let from = state.files[self.file].get(offset as usize..).unwrap_or_default();
         let from = from.get(..buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         buffer.copy_from_slice(from);

@@ -19,6 +19,9 @@ use std::sync::atomic::Ordering;
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
 
+/// Background work syncs what it has written so often that no sync takes long: others wait for the drive meanwhile.
+const SYNC_BYTES: u64 = 32 << 20;
+
 /// A shelf that is being written.
 pub(crate) struct ShelfBuilder<'a> {
     drive: &'a Drive,
@@ -27,6 +30,7 @@ pub(crate) struct ShelfBuilder<'a> {
     /// Bytes that were not written yet, and where they belong.
     buffer: Vec<u8>,
     written: u64,
+    synced: u64,
     leaf: Option<Child>,
     /// The open node of each level, from the leaves' parents up.
     levels: Vec<Vec<Child>>,
@@ -43,7 +47,8 @@ impl<'a> ShelfBuilder<'a> {
         let footer = Footer { version: FOOTER_VERSION, ..Footer::default() };
         let (tail, levels) = (Tail::default(), Vec::new());
         let buffer = encode_header(identity);
-        Ok(Self { drive, file, identity, buffer, written: 0, leaf: None, levels, footer, tail, access })
+        let (written, synced, leaf) = (0, 0, None);
+        Ok(Self { drive, file, identity, buffer, written, synced, leaf, levels, footer, tail, access })
     }
 
     /// Adds a record with a key above all before. `value_crc` is the CRC-32C of its value.
@@ -119,6 +124,10 @@ impl<'a> ShelfBuilder<'a> {
             self.drive.written.fetch_add(self.buffer.len() as u64, Ordering::Relaxed);
             self.written += self.buffer.len() as u64;
             self.buffer.clear();
+        }
+        if self.access == Access::Background && self.written - self.synced >= SYNC_BYTES {
+            self.access.run(self.drive, || self.drive.sync(self.file.as_ref()))?;
+            self.synced = self.written;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 
 use crate::bytes::{Damage, crc32c};
 use crate::error::ReadError;
-use crate::medium::File;
+use crate::medium::{File, read_past_bad_sectors};
 use crate::names::Identity;
 use crate::shelf::format::{EDGE_BYTES, FOOTER, Footer, Tail, check_header};
 use std::io;
@@ -88,10 +88,10 @@ pub(super) fn footer_at(bytes: &[u8], identity: Identity, at: u64) -> Option<Foo
     bytes.starts_with(&FOOTER).then(|| Footer::decode(bytes, identity, at).ok()).flatten()
 }
 
-/// So many bytes of a file. One that is shorter is damaged.
+/// So many bytes of a file; sectors that cannot be read are zeros. One that is shorter is damaged.
 pub(super) fn piece(medium: &dyn File, at: u64, length: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = vec![0; length as usize];
-    match medium.read_at(&mut bytes, at) {
+    match read_past_bad_sectors(medium, &mut bytes, at) {
         Ok(()) => Ok(bytes),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Damage::Short.into()),
         Err(error) => Err(error.into()),

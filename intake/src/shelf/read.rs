@@ -8,7 +8,7 @@ use crate::drive::Drive;
 use crate::error::ReadError;
 use crate::lost::{Loss, LostPart};
 use crate::mask::Mask;
-use crate::medium::File;
+use crate::medium::{File, read_past_bad_sectors};
 use crate::names::{FileId, Identity, Name};
 use crate::record::{Head, Record, Sequence, decode};
 use crate::shelf::access::Access;
@@ -186,7 +186,8 @@ impl Shelf {
 
     /// The largest number that it says was given.
     pub(crate) fn last(&self) -> Sequence {
-        let masks = self.tail.masks.iter().map(|mask| mask.up_to);
+        // Who forgets has a number above all that he forgets.
+        let masks = self.tail.masks.iter().map(|mask| Sequence(mask.up_to.0.saturating_add(1)));
         let lost = self.tail.lost.iter().map(|part| part.max);
         masks.chain(lost).fold(self.footer.sequences.1, Sequence::max)
     }
@@ -321,7 +322,9 @@ impl Shelf {
             window.begin = extent.offset;
             // Only what it grows by is cleared: all of it is overwritten.
             window.bytes.resize(length as usize, 0);
-            let read = window.access.run(&self.drive, || self.medium.read_at(&mut window.bytes, extent.offset));
+            let read = window
+                .access
+                .run(&self.drive, || read_past_bad_sectors(self.medium.as_ref(), &mut window.bytes, extent.offset));
             if let Err(error) = read {
                 window.bytes.clear();
                 let is_short = error.kind() == io::ErrorKind::UnexpectedEof;
