@@ -133,11 +133,15 @@ impl Lineage {
             orders.extend((!self.accepted).then_some(Order::RetainLog));
             orders.push(Order::ReleaseLog);
         }
-        let runs = with_run(evidence.runs.unwrap_or_default(), run.run);
+        let mut runs = with_run(evidence.runs.unwrap_or_default(), run.run);
         self.flaw = evidence.flaw;
         if self.accepted {
             orders.push(Order::LogAside(false));
-            orders.extend(older.is_some().then_some(Order::RememberOlder(None)));
+            if older.is_some() {
+                orders.push(Order::RememberOlder(None));
+                // It does not have all of its earlier runs: what was staged in those and is unknown is no garbage.
+                runs = vec![run.run];
+            }
         } else if let Some(why) = older {
             orders.extend(evidence.behind_log.map(|why| Order::RememberOlder(Some(why))));
             // From the mark in the log on, which comes with the next batch, what was there before is retained for the

@@ -35,7 +35,7 @@ use crate::trace_file;
 use crate::upgrade::upgrade;
 use crate::users::Users;
 use crate::world::WorldHandle;
-use catalog::{Catalog, ClockAnchor, Journal, Sequence, SqliteOptions};
+use catalog::{Catalog, ClockAnchor, Journal, SqliteOptions};
 use disk::clock::{self, wall_ms};
 use disk::device::{DeviceRack, RackDrive};
 use disk::owner::Claim;
@@ -63,9 +63,6 @@ const PENDING_BYTES: u64 = 64 << 20;
 
 /// Stripes that the spool holds at least, so that a recall always fits while another one is read.
 const SPOOL_STRIPES_MIN: u64 = 2;
-
-/// Commit sequence numbers for each millisecond of the wall clock: far more than there are commits.
-const SEQUENCE_BITS: u32 = 20;
 
 /// The longest that groups may take to go to sleep at shutdown, in wall time; then the server ends all the same.
 const SLEEP_MAX: Duration = Duration::from_secs(90);
@@ -279,8 +276,7 @@ impl Boot<'_> {
     /// The catalog, and the log in front of it.
     async fn catalog(&self) -> Result<(Catalog, Option<Arc<IntakeLog>>), ServerError> {
         let options = SqliteOptions {
-            // Numbers that follow from the wall clock: a catalog that was put back gives none of them out again.
-            sequence_min: Sequence(wall_ms() << SEQUENCE_BITS),
+            sequence_min: boot::numbers_from(wall_ms()),
             accept_incomplete: self.config.accept_older_catalog,
             holds_log: true,
             ..SqliteOptions::default()

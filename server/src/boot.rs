@@ -13,7 +13,7 @@ use crate::error::ServerError;
 use crate::habits;
 use crate::sweep;
 use crate::world::{World, WorldHandle, checks, pool, quarantine, scrub};
-use catalog::{Catalog, CatalogError, ClockAnchor, DriveHealth};
+use catalog::{Catalog, CatalogError, ClockAnchor, DriveHealth, Sequence};
 use disk::label::RackUuid;
 use disk::stack;
 use disk::{Clock, DriveEventKind, Hardware, TokioClock};
@@ -35,6 +35,14 @@ const DAY: Duration = Duration::from_hours(24);
 /// The most modelled time that passes while no server runs: longer than anything waits. A wall clock that is ten years
 /// ahead would else bring a fast rack to the end of time.
 const AWAY_MAX: Duration = Duration::from_hours(30 * 24);
+
+/// Bits of a batch's number below the milliseconds of the wall clock: far more numbers than there are commits.
+const SEQUENCE_BITS: u32 = 20;
+
+/// Numbers of batches that follow from the wall clock: a catalog that was put back gives none of them out again.
+pub(crate) fn numbers_from(wall_ms: u64) -> Sequence {
+    Sequence(wall_ms << SEQUENCE_BITS)
+}
 
 /// The current modelled time; [`clock`] begins with it. Since the catalog's last anchor, written at each start and
 /// stop, time has passed as on the wall clock, but at most 30 days. A server that was killed after a longer life

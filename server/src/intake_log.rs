@@ -403,8 +403,8 @@ fn is_missing(dir: &DataDir, places: &IntakePlaces) -> bool {
 fn missing(places: &IntakePlaces) -> ServerError {
     ServerError::Refused(format!(
         "{} is missing or lacks a drive, and what was acknowledged last may be there alone; put it back, or restore \
-         both it and catalog.db from one backup; if it is lost, set accept_older_catalog = true in larder.toml and \
-         start again",
+         both it and catalog.db from one backup; if it is lost, say `larder recover --replace`, which takes from the \
+         journal what it has, or set accept_older_catalog = true in larder.toml and start again",
         places.shown()
     ))
 }

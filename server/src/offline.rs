@@ -7,12 +7,13 @@ use crate::boot;
 use crate::data_dir::{DataDir, fresh_label};
 use crate::error::ServerError;
 use crate::exchange::{DiskChoice, DiskExchange};
-use crate::intake_log::{IntakeLog, Purpose};
+use crate::index;
+use crate::intake_log::Purpose;
 use crate::replace::{self, Taken};
 use crate::report::{DriveReport, FailedReport, LostReport, ReplacedReport};
 use crate::status_service::may_lose;
 use crate::upgrade::upgrade;
-use catalog::{Catalog, SqliteOptions, SqliteStore};
+use catalog::{Catalog, SqliteOptions};
 use disk::clock;
 use disk::label::DriveUuid;
 use engine::GroupLeft;
@@ -45,11 +46,11 @@ impl Offline {
         Box::pin(async move {
             let dir = DataDir::open(path)?;
             upgrade(&dir)?;
-            let store = match IntakeLog::of(&dir, Purpose::default())? {
-                // As a start does: what only the log has is taken from there.
-                Some(log) => SqliteStore::open_with_log(dir.catalog(), SqliteOptions::default(), log)?,
-                None => SqliteStore::open(dir.catalog())?,
-            };
+            // As a start does: what only the log has is taken from there, and a catalog that is lost, damaged or older
+            // is made again if that can be done.
+            let sequence_min = boot::numbers_from(clock::wall_ms());
+            let options = SqliteOptions { sequence_min, holds_log: true, ..SqliteOptions::default() };
+            let (store, _) = index::open(&dir, Purpose::default(), options).await?;
             let catalog = Catalog::open(Arc::new(store)).await?;
             dir.give_what_root_made()?;
             let layout = synthesise(dir.rack())?;

@@ -51,9 +51,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use workshop::{Staging, Survey};
-
-/// Numbers of batches that the server draws from the wall clock; so does this, above all that were ever given out.
-const SEQUENCE_BITS: u32 = 20;
 /// The time between two lines in the log about how far a start is with making the catalog again.
 const PROGRESS: Duration = Duration::from_secs(5);
 /// Files of the drives that are open at once.
@@ -106,7 +103,8 @@ async fn recover(
     watch(Step::Base(report.base));
     {
         let workshop = Workshop::of(dir)?;
-        let Opened { catalog, known_until, .. } = opened(&draft, workshop.log.as_ref(), &mut report).await?;
+        let given_up = Missing::IsGivenUp;
+        let Opened { catalog, known_until, .. } = opened(&draft, workshop.log.as_ref(), given_up, &mut report).await?;
         let order = Arc::new(SqliteStore::open(place.with_file_name(ORDER))?);
         let may_be_older = report.base.is_some_and(|base| base.source != Source::Journal);
         let based = Based { catalog: &catalog, known_until, may_be_older };
@@ -184,7 +182,7 @@ impl Progress {
 async fn is_led_to_by(dir: &DataDir, draft: &Path) -> Result<bool, ServerError> {
     let Some(log) = IntakeLog::look_at_all(dir)? else { return Ok(false) };
     let mut report = Report::default();
-    let Opened { catalog, is_in_use_aside, .. } = opened(draft, Some(&log), &mut report).await?;
+    let Opened { catalog, is_in_use_aside, .. } = opened(draft, Some(&log), Missing::IsKnown, &mut report).await?;
     if is_in_use_aside || report.behind_log.is_some() || catalog.incomplete().is_some() {
         return Ok(false);
     }
@@ -290,12 +288,26 @@ struct Opened {
     is_in_use_aside: bool,
 }
 
+/// What becomes of records that a draft lacks, as its digest shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    /// The catalog says that it is incomplete.
+    IsKnown,
+    /// It counts as complete.
+    IsGivenUp,
+}
+
 /// The draft as a catalog, with what `log` has beyond it. From here on nothing is logged.
-async fn opened(draft: &Path, log: Option<&Arc<IntakeLog>>, report: &mut Report) -> Result<Opened, ServerError> {
+async fn opened(
+    draft: &Path,
+    log: Option<&Arc<IntakeLog>>,
+    missing: Missing,
+    report: &mut Report,
+) -> Result<Opened, ServerError> {
     let mut is_in_use_aside = false;
     let mut options = SqliteOptions {
-        sequence_min: Sequence(wall_ms() << SEQUENCE_BITS),
-        accept_incomplete: true,
+        sequence_min: boot::numbers_from(wall_ms()),
+        accept_incomplete: missing == Missing::IsGivenUp,
         ..SqliteOptions::default()
     };
     if let Some(log) = log {

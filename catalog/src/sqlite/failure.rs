@@ -1,7 +1,7 @@
 //! Errors of SQLite as errors of a store; those of the file itself name it and say what to do.
 
 use crate::error::StoreError;
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use std::path::Path;
 
 pub(super) const MEND_FOREIGN: &str = "point Larder at its own data directory, or at an empty one; or, if it is this \
@@ -28,6 +28,21 @@ pub(super) fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
         // What Larder writes has the types that it asks for.
         None if is_of_another_type(error) => damaged(path, &format!("is damaged ({error})"), MEND_DAMAGED),
         _ => StoreError::Failed(format!("{}: {error}", path.display())),
+    }
+}
+
+/// The same of an error while the file is opened: what cannot be read then, or has another table than Larder makes, is
+/// damaged. While it is in use such an error may pass.
+pub(super) fn open_error(path: &Path, error: &rusqlite::Error) -> StoreError {
+    use rusqlite::Error::{SqlInputError, SqliteFailure};
+    let (SqliteFailure(of_sqlite, _) | SqlInputError { error: of_sqlite, .. }) = error else {
+        return store_error(path, error);
+    };
+    match of_sqlite.extended_code {
+        ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_CORRUPTFS | ffi::SQLITE_ERROR => {
+            damaged(path, &format!("is damaged ({error})"), MEND_DAMAGED)
+        }
+        _ => store_error(path, error),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Opening the file: it must be a catalog, be whole, and be open in no other process.
 
-use super::failure::{store_error, unusable};
+use super::failure::{open_error, store_error, unusable};
 use super::mend::{self, Walk};
 use super::path::{beside, immutable_uri};
 use super::schema::{OWNER_ONLY, check_identity, close_to_others, create, is_new};
@@ -42,7 +42,7 @@ pub(super) fn open_for_writing(
     max_bytes: Option<u64>,
     with_log: bool,
 ) -> Result<(Connection, Walk), StoreError> {
-    let say = |error: rusqlite::Error| store_error(path, &error);
+    let say = |error: rusqlite::Error| open_error(path, &error);
     let connection = open_settled(path, max_bytes, with_log)?;
     let walked = Walk::through(&connection).map_err(say)?;
     let flaw = match walked.flaw().filter(|_| walked.may_be_mended()) {
@@ -60,7 +60,7 @@ pub(super) fn open_for_writing(
 
 /// The connection that writes, on a file whose log is folded in.
 fn open_settled(path: &Path, max_bytes: Option<u64>, with_log: bool) -> Result<Connection, StoreError> {
-    let say = |error: rusqlite::Error| store_error(path, &error);
+    let say = |error: rusqlite::Error| open_error(path, &error);
     close_to_others(path);
     settle::rewrite_log(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -1,6 +1,6 @@
 //! The table, the marks by which the file is known as a catalog, and its permissions.
 
-use super::failure::{MEND_FOREIGN, damaged, store_error, unusable};
+use super::failure::{MEND_DAMAGED, MEND_FOREIGN, damaged, store_error, unusable};
 use super::path::{beside, sync_directory};
 use crate::error::StoreError;
 use rusqlite::Connection;
@@ -84,15 +84,16 @@ pub(super) fn check_identity(connection: &Connection, path: &Path, with_log: boo
             let what = "was not closed in order, and what was acknowledged last may be in its log alone";
             Err(unusable(path, what, "start Larder on it once and stop it in order"))
         }
+        // A directory of a later Larder is refused before its catalog is opened, so that this is damage as a rule.
         version => {
             let known = format!("{FORMAT_VERSION} and {LOGGED_VERSION}");
             let what = format!("has catalog format {version}, and this Larder knows {known}");
             let mend = if version < FORMAT_VERSION {
-                "it is from a trial version of Larder: begin with a new data directory"
+                "if it is from a trial version of Larder, begin with a new data directory"
             } else {
-                "use the Larder that wrote it"
+                "if a later Larder wrote it, use that one"
             };
-            Err(unusable(path, &what, mend))
+            Err(damaged(path, &what, &format!("{mend}; else {MEND_DAMAGED}")))
         }
     }
 }

@@ -135,10 +135,31 @@ fn another_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("catalog");
     drop(SqliteStore::open(&path).unwrap());
-    for (version, mend) in [(4, "use the Larder that wrote it"), (1, "begin with a new data directory")] {
+    for (version, mend) in [(4, "if a later Larder wrote it, use that one"), (1, "begin with a new data directory")] {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
         let refusal = refusal(&path);
         assert!(refusal.contains(&format!("format {version}")) && refusal.contains(mend), "{refusal}");
+    }
+}
+
+#[test]
+fn a_damaged_schema_is_damage_and_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog");
+    drop(SqliteStore::open(&path).unwrap());
+    let whole = std::fs::read(&path).unwrap();
+    let text = b"CREATE TABLE kv";
+    let begin = whole.windows(text.len()).position(|found| found == text).unwrap();
+    for at in (begin - 20..begin + 70).chain(60..63) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        let opened = SqliteStore::open(&path);
+        assert!(matches!(opened, Ok(_) | Err(StoreError::Damaged(_))), "byte {at}: {:?}", opened.err());
+        drop(opened);
+        for suffix in ["-wal", "-shm"] {
+            drop(std::fs::remove_file(beside(&path, suffix)));
+        }
     }
 }
 

@@ -734,3 +734,32 @@ async fn what_is_replayed_onto_a_file_with_missing_records_leaves_the_others_kno
     drop(SqliteStore::open_with_log(&image, accepted, Arc::new(log.reopened(0))).unwrap());
     assert_eq!(SqliteStore::open(&image).unwrap().incomplete(), None);
 }
+
+/// What is missing may be in the log alone, and the file may be made again from there.
+#[tokio::test]
+async fn a_log_forgets_nothing_for_a_file_with_missing_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog");
+    let log = MemoryLog::new();
+    let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log.clone())).unwrap();
+    for key in ["a", "b", "c"] {
+        store.commit(put(key, "1")).await.unwrap();
+    }
+    drop(store);
+    let (image, log) = (dir.path().join("image"), log.reopened(0));
+    std::fs::copy(&path, &image).unwrap();
+    let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log.clone())).unwrap();
+    store.commit(put("d", "2")).await.unwrap();
+    let lossy = rusqlite::Connection::open(&image).unwrap();
+    lossy.execute("DELETE FROM kv WHERE k = x'61'", []).unwrap();
+    drop(lossy);
+    let log = log.reopened(0);
+    let covered = log.covered_up_to();
+    let lacking = SqliteStore::open_with_log(&image, OFTEN, Arc::new(log.clone())).unwrap();
+    assert_eq!((lacking.incomplete(), lacking.behind_log()), (Some("1 of 4 records are missing"), None));
+    for _ in 0..10 {
+        lacking.commit(put("e", &"x".repeat(1_000))).await.unwrap();
+    }
+    drop(lacking);
+    assert_eq!(log.covered_up_to(), covered);
+}

@@ -52,6 +52,9 @@ fn each_sign_of_a_newer_catalog_counts_unless_the_operator_consents() {
         assert!(accepted.older().is_none() && accepted.may_remove());
         assert_eq!(orders.contains(&Order::RememberOlder(None)), is_older, "{evidence:?}");
         assert_eq!(orders.last(), Some(&Order::MarkWorkshop(9)));
+        // An older one does not have all of its earlier runs: of what those staged nothing is garbage.
+        let earlier = evidence.runs.clone().filter(|_| !is_older).unwrap_or_default();
+        assert!(orders.contains(&Order::RememberRuns([earlier, vec![9]].concat())), "{evidence:?}");
     }
 }
 
