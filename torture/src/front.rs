@@ -7,11 +7,11 @@
 //! middle of anything that came later. A kill leaves all that was written before the cut; a power failure leaves of
 //! what was not synced any part.
 
-use crate::journal::Journal;
+use crate::journal::{Journal, Rule};
 use crate::kinds::FaultKind;
 use crate::log_files::{self, Files};
 use crate::overlay::Overlay;
-use crate::plan::{LOGGED_FROM, Plan, Stream};
+use crate::plan::{LOGGED_FROM, Plan, SPOILED_FROM, Stream};
 use crate::power::Power;
 use catalog::{CommitLog, LogError, LogRecord, MemoryLog, MemoryStore, Sequence, Store};
 use futures::future::BoxFuture;
@@ -35,6 +35,9 @@ const FAN_IN: usize = 3;
 
 /// A task has its turn at most so long after the one before, in milliseconds.
 const TURN_MAX_MS: u64 = 20_000;
+
+/// A drive fails after one of so many turns.
+const DRIVE_FAILS_ONCE_IN: u64 = 32;
 
 /// So long after a change the log writes down how long it is.
 const LENGTHS_NOTED: Duration = Duration::from_millis(500);
@@ -64,6 +67,8 @@ pub(crate) struct OwnLog {
     log: Option<Arc<Acknowledged>>,
     /// Its files are damaged at times, where that is so.
     damaged: Option<Overlay>,
+    /// They may also be damaged so that nothing is lost, and its drives may fail.
+    spoiled: bool,
     /// The pool that the catalog was used with.
     pool: Option<PoolUuid>,
     /// Its files as they were when it was opened before.
@@ -78,6 +83,8 @@ pub(crate) struct Acknowledged {
     entries: AtomicUsize,
     /// A task may wait.
     tasks: Notify,
+    /// Its drives may fail.
+    failing: Option<(Overlay, Arc<Journal>)>,
 }
 
 impl Front {
@@ -94,7 +101,8 @@ impl Front {
         let drives = [1, 1, 1, 2, 4, 6][rng.below(6) as usize];
         let (world, journal) = (World::new(drives), Arc::clone(journal));
         let damaged = plan.has(FaultKind::LogFileDamaged).then(|| overlay.clone());
-        Some(Self::Own(OwnLog { world, rng, journal, log: None, damaged, pool: None, older: Files::new() }))
+        let spoiled = plan.seed >= SPOILED_FROM;
+        Some(Self::Own(OwnLog { world, rng, journal, log: None, damaged, spoiled, pool: None, older: Files::new() }))
     }
 
     /// `store` behind this log, as a start finds it after `cut`: what it lacks is taken from the log.
@@ -142,7 +150,9 @@ impl OwnLog {
         assert_eq!(pool, log.pool(), "a pool stays the same");
         self.older = log_files::files(&self.world);
         let entries = AtomicUsize::new(self.world.position());
-        let log = Arc::new(Acknowledged { log, world: self.world.clone(), entries, tasks: Notify::new() });
+        let (world, tasks) = (self.world.clone(), Notify::new());
+        let failing = self.damaged.clone().filter(|_| self.spoiled).map(|overlay| (overlay, Arc::clone(&self.journal)));
+        let log = Arc::new(Acknowledged { log, world, entries, tasks, failing });
         log.tasks.notify_one();
         self.log = Some(Arc::clone(&log));
         log
@@ -169,12 +179,16 @@ impl OwnLog {
     fn before_damaged(&mut self, store: &MemoryStore, cut: Cut) -> Option<MemoryStore> {
         let overlay = self.damaged.clone().filter(|_| cut != Cut::None && self.rng.below(2) == 0)?;
         let world = self.world.kill(self.world.position());
-        let what = log_files::damage(&world, &self.older, cut == Cut::Closed, &mut self.rng)?;
+        let costs_nothing = self.spoiled && self.rng.below(2) == 0;
+        let what = if costs_nothing {
+            log_files::spoil(&world, &mut self.rng)?
+        } else {
+            log_files::damage(&world, &self.older, cut == Cut::Closed, &mut self.rng)?
+        };
         overlay.count(FaultKind::LogFileDamaged);
-        let (before, pool) = (self.world.clone(), self.pool);
-        let (found, opened) = match self.open(&world) {
-            Ok(log) if pool != Some(log.pool()) => ("it is another pool by now".to_owned(), None),
-            Ok(log) if log.are_all_known() => {
+        let before = self.world.clone();
+        let (found, opened) = match self.opened_damaged(&world) {
+            Ok(log) => {
                 self.world = world;
                 match store.snapshot().with_log(self.goes_on_with(log)) {
                     Ok(opened) if opened.behind_log().is_none() => {
@@ -184,14 +198,26 @@ impl OwnLog {
                     Err(error) => (format!("the catalog is refused: {error}"), None),
                 }
             }
-            Ok(_) => ("a start knows that something is missing".to_owned(), None),
-            Err(error) => (format!("the start is refused: {error}"), None),
+            Err(found) => {
+                self.journal.demand(!costs_nothing, Rule::Kept, || format!("{what}: {found}"));
+                (found, None)
+            }
         };
         self.journal.note(|| format!("{what}: {found}"));
         if opened.is_none() {
             self.world = before;
         }
         opened
+    }
+
+    /// The log in `world`, if it is the same one, and knows nothing to be missing.
+    fn opened_damaged(&mut self, world: &World) -> Result<IntakeLog, String> {
+        match self.open(world) {
+            Ok(log) if self.pool != Some(log.pool()) => Err("it is another pool by now".to_owned()),
+            Ok(log) if log.are_all_known() => Ok(log),
+            Ok(_) => Err("a start knows that something is missing".to_owned()),
+            Err(error) => Err(format!("the start is refused: {error}")),
+        }
     }
 
     fn open(&mut self, world: &World) -> io::Result<IntakeLog> {
@@ -219,7 +245,19 @@ impl Acknowledged {
                 tokio::time::sleep(Duration::from_millis(rng.below(TURN_MAX_MS))).await;
                 power.step().await;
                 self.log.work(1);
+                self.may_fail(&mut rng);
             }
+        }
+    }
+
+    /// A drive of its own fails now and then, until the server ends.
+    fn may_fail(&self, rng: &mut Rng) {
+        let Some((overlay, journal)) = &self.failing else { return };
+        if rng.below(DRIVE_FAILS_ONCE_IN) == 0
+            && let Some(what) = log_files::fail(&self.world, rng)
+        {
+            overlay.count(FaultKind::LogFileDamaged);
+            journal.note(|| what);
         }
     }
 

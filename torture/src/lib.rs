@@ -55,7 +55,7 @@ pub use journal::{Line, Rule, Violation, history};
 pub use kinds::FaultKind;
 pub use plan::{
     ABSENT_FROM, Item, LOGGED_FROM, LOST_FROM, Left, Life, LifeEnd, MEDDLED_FROM, MONTHS_FROM, Plan, RULED_FROM,
-    RackShape, STOPPED_FROM,
+    RackShape, SPOILED_FROM, STOPPED_FROM,
 };
 pub use report::{Report, Totals, run};
 pub use shrink::{Shrunk, shrink};

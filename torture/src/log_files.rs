@@ -4,8 +4,11 @@
 //! What a start does not notice must do no harm: whatever was acknowledged is read as before. A kill may have left up
 //! to a second of changes at the end of a log, and no other file names them; so only what a log in
 //! order has left is cut off or made older.
+//!
+//! Other damage costs nothing, and a start must find everything ([`spoil`]): that of one edge of a shelf, and, where
+//! there are two copies, that of a place in one of them.
 
-use intake::medium::memory::World;
+use intake::medium::memory::{Fault, World};
 use model::Rng;
 use std::collections::BTreeMap;
 
@@ -14,6 +17,9 @@ pub(crate) type Files = Vec<BTreeMap<String, Vec<u8>>>;
 
 /// The rotation with the first three of six drives is damaged, and the other one never.
 const OF_ONE_ROTATION: usize = 3;
+
+/// Bytes of a sector.
+const SECTOR_BYTES: usize = 4096;
 
 /// The files of `world`.
 pub(crate) fn files(world: &World) -> Files {
@@ -75,6 +81,53 @@ pub(crate) fn damage(world: &World, older: &Files, is_closed: bool, rng: &mut Rn
         }
     };
     Some(format!("{name} on drive {drive} of the log {what}"))
+}
+
+/// Damages a place of a file of `world` so that nothing is lost, and says how. `None` if there is nothing to damage.
+pub(crate) fn spoil(world: &World, rng: &mut Rng) -> Option<String> {
+    let drives = world.home_drive();
+    let has_two_copies = drives == 2 * OF_ONE_ROTATION;
+    let drive = rng.below(if has_two_copies { OF_ONE_ROTATION } else { drives } as u64) as usize;
+    let is_edge = !has_two_copies || rng.below(3) == 0;
+    let is_chosen = |name: &str| name.ends_with(".shelf") || (!is_edge && name.ends_with(".log"));
+    let files: Vec<_> = world.files(drive).into_iter().filter(|(name, _)| is_chosen(name)).collect();
+    let (name, bytes) = files.get(rng.below(files.len().max(1) as u64) as usize)?;
+    let sectors = bytes.len() / SECTOR_BYTES;
+    let sector = match (is_edge, rng.below(2)) {
+        (true, 0) => 0,
+        (true, _) => sectors.checked_sub(1)?,
+        (false, _) => rng.below(sectors.max(1) as u64) as usize,
+    };
+    // The last sector of a shelf is one of its two footers, but the shelf may end amid a sector of the drive.
+    let begin = if is_edge && sector > 0 { bytes.len() - SECTOR_BYTES } else { sector * SECTOR_BYTES };
+    let end = (begin + SECTOR_BYTES).min(bytes.len());
+    let what = match rng.below(3) {
+        0 if begin % SECTOR_BYTES == 0 => {
+            world.spoil(drive, name, sector as u64);
+            "a sector that cannot be read"
+        }
+        1 => {
+            world.corrupt(drive, name, |bytes| bytes[begin..end].fill_with(|| rng.next_u64() as u8));
+            "garbage"
+        }
+        _ => {
+            let (at, bit) = (begin + rng.below((end - begin).max(1) as u64) as usize, rng.below(8));
+            world.corrupt(drive, name, |bytes| bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << bit));
+            "a wrong bit"
+        }
+    };
+    Some(format!("{name} on drive {drive} of the log has {what} behind byte {begin}"))
+}
+
+/// Has a drive of one of two copies fail, and says how. `None` if there is only one copy.
+pub(crate) fn fail(world: &World, rng: &mut Rng) -> Option<String> {
+    if world.home_drive() != 2 * OF_ONE_ROTATION {
+        return None;
+    }
+    let drive = rng.below(OF_ONE_ROTATION as u64) as usize;
+    let fault = if rng.below(2) == 0 { Fault::Broken } else { Fault::ReadOnly };
+    world.set_fault(drive, fault);
+    Some(format!("drive {drive} of the log fails: {fault:?}"))
 }
 
 /// Removes all `files` of a drive.

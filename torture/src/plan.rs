@@ -355,6 +355,10 @@ pub const STOPPED_FROM: u64 = 5_000_000_000;
 /// model of one, and stay what they were.
 pub const LOGGED_FROM: u64 = 10_300_000_000;
 
+/// Runs from this number on may have damage of a kind that costs nothing in the files of their log, and drives of the
+/// log that fail: those below stay what they were.
+pub const SPOILED_FROM: u64 = 14_700_000_000;
+
 /// The number of the habit of stopping servers amid faults.
 const ABRUPT: u64 = 17;
 

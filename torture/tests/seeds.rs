@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use torture::{
     ABSENT_FROM, FaultKind, LOGGED_FROM, LOST_FROM, MEDDLED_FROM, MONTHS_FROM, Plan, RULED_FROM, RackShape, Report,
-    STOPPED_FROM, Totals, history, run, shrink,
+    SPOILED_FROM, STOPPED_FROM, Totals, history, run, shrink,
 };
 
 /// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
@@ -169,6 +169,15 @@ fn no_rule_is_broken_over_the_servers_own_log_whose_files_are_damaged() {
     logged.take(100).for_each(|plan| totals.add(&sound(plan.seed)));
     let damaged = totals.faults.get(&FaultKind::LogFileDamaged).copied().unwrap_or(0);
     assert!(damaged > 20, "{damaged} files were damaged: {:?}", totals.faults);
+}
+
+#[test]
+fn no_rule_is_broken_where_the_drives_of_the_log_fail_and_damage_costs_nothing() {
+    let damaged = |plan: &Plan| plan.has_log() && plan.has(FaultKind::LogFileDamaged);
+    let mut totals = Totals::default();
+    (SPOILED_FROM..).map(Plan::of).filter(damaged).take(60).for_each(|plan| totals.add(&sound(plan.seed)));
+    let damaged = totals.faults.get(&FaultKind::LogFileDamaged).copied().unwrap_or(0);
+    assert!(damaged > 20, "{damaged} times: {:?}", totals.faults);
 }
 
 #[test]
