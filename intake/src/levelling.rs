@@ -66,17 +66,18 @@ impl Lacking {
     pub(crate) fn of(shared: &Shared, number: usize) -> Result<Self, ReadError> {
         let view = shared.cycles[number].view();
         let (known, mut records, mut source, mut lost) = (view.last(), BTreeMap::new(), None, Vec::new());
+        let had = Sequence(shared.cycles[number].had.load(Ordering::Relaxed)).max(view.last_given());
         let others = shared.cycles.iter().enumerate().filter(|(other, _)| *other != number && !view.missing);
         for (_, other) in others {
             let mut other = View::clone(&other.view());
-            lost.extend(other.lost[0].iter().filter(|part| part.max > view.last_given()).cloned());
+            lost.extend(other.lost[0].iter().filter(|part| part.max > had).cloned());
             for table in &other.logs {
                 for change in records_after(table, known)? {
                     records.insert(change.sequence, change);
                 }
             }
             // What was forgotten since may be all that a shelf has.
-            if other.shelves.iter().any(|shelf| shelf.sequences().1 > known || shelf.last() > view.last_given()) {
+            if other.shelves.iter().any(|shelf| shelf.sequences().1 > known || shelf.last() > had) {
                 other.retain_after(known);
                 source = Some(other);
             }

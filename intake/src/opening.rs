@@ -66,8 +66,6 @@ pub(crate) struct OpenedCycle {
     pub(crate) dead: Vec<Arc<LogTable>>,
     /// The log that was on duty last.
     pub(crate) previous: Option<Previous>,
-    /// The last number in any of its files, or that one of them hides.
-    last: Sequence,
     /// Bytes of torn tails.
     pub(crate) torn: u64,
     pub(crate) missing: Vec<DriveUuid>,
@@ -120,7 +118,7 @@ pub(crate) fn open(
         }
     }
     note_opened(&shared, max);
-    let lags = note_what_others_lost(&shared, &opened);
+    let lags = note_what_others_lost(&shared);
     if shared.config.needs_all && (0..cycles).all(|number| lacks_one(number) || lags[number]) {
         return Err(OpenError::LacksDrives);
     }
@@ -146,12 +144,13 @@ pub(crate) fn open(
 
 /// A rotation lacks what was given after its last number. What the other one has lost of that, nobody can give it: then
 /// it is lost to both. Whether that is so of each rotation.
-fn note_what_others_lost(shared: &Shared, opened: &[OpenedCycle]) -> Vec<bool> {
+fn note_what_others_lost(shared: &Shared) -> Vec<bool> {
     let views: Vec<_> = shared.cycles.iter().map(CycleShared::view).collect();
     let mut lags = Vec::new();
-    for (number, (cycle, opened)) in shared.cycles.iter().zip(opened).enumerate() {
+    for (number, cycle) in shared.cycles.iter().enumerate() {
         let others = views.iter().enumerate().filter(|(other, _)| *other != number && !views[number].missing);
-        let lost = others.flat_map(|(_, other)| &other.lost[0]).filter(|part| part.max > opened.last);
+        let had = Sequence(cycle.had.load(Ordering::Relaxed));
+        let lost = others.flat_map(|(_, other)| &other.lost[0]).filter(|part| part.max > had);
         let lost: Vec<LostPart> = lost.cloned().collect();
         lags.push(!lost.is_empty());
         if !lost.is_empty() {
@@ -201,7 +200,7 @@ fn open_cycle(
     let tables = || opened.logs.iter().chain(&opened.dead);
     let in_logs = tables().map(|table| table.index.read().last).max().unwrap_or_default();
     let in_shelves = opened.findings.gone.iter().map(|shelf| shelf.last()).fold(last, Sequence::max);
-    opened.last = in_logs.max(in_shelves);
+    cycle.had.store(in_logs.max(in_shelves).0, Ordering::Relaxed);
     let logs = tables().map(|table| table.index.read().last.max(before(table.first)));
     let last = logs.max().unwrap_or_default().max(last).max(manifest.map(Manifest::last).unwrap_or_default());
     shared.last.fetch_max(last.0, Ordering::Relaxed);

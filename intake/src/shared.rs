@@ -53,6 +53,8 @@ pub(crate) struct CycleShared {
     /// All its drives; `None` is one that is missing.
     pub(crate) drives: OnceLock<Vec<(DriveUuid, Option<Arc<Drive>>)>>,
     pub(crate) status: Mutex<CycleStatus>,
+    /// When it was opened it had everything up to this number, unless it is known to have lost something.
+    pub(crate) had: AtomicU64,
 }
 
 impl CycleShared {
