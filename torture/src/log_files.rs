@@ -89,7 +89,8 @@ pub(crate) fn spoil(world: &World, rng: &mut Rng) -> Option<String> {
     let has_two_copies = drives == 2 * OF_ONE_ROTATION;
     let drive = rng.below(if has_two_copies { OF_ONE_ROTATION } else { drives } as u64) as usize;
     let is_edge = !has_two_copies || rng.below(3) == 0;
-    let is_chosen = |name: &str| name.ends_with(".shelf") || (!is_edge && name.ends_with(".log"));
+    let is_kind = |name: &str, kind| name.rsplit_once('.').is_some_and(|(_, ending)| ending == kind);
+    let is_chosen = |name: &str| is_kind(name, "shelf") || (!is_edge && is_kind(name, "log"));
     let files: Vec<_> = world.files(drive).into_iter().filter(|(name, _)| is_chosen(name)).collect();
     let (name, bytes) = files.get(rng.below(files.len().max(1) as u64) as usize)?;
     let sectors = bytes.len() / SECTOR_BYTES;

@@ -173,7 +173,7 @@ fn no_rule_is_broken_over_the_servers_own_log_whose_files_are_damaged() {
 
 #[test]
 fn no_rule_is_broken_where_the_drives_of_the_log_fail_and_damage_costs_nothing() {
-    let damaged = |plan: &Plan| plan.has_log() && plan.has(FaultKind::LogFileDamaged);
+    let damaged = |plan: &Plan| plan.has_log() && plan.kinds.contains(&FaultKind::LogFileDamaged);
     let mut totals = Totals::default();
     (SPOILED_FROM..).map(Plan::of).filter(damaged).take(60).for_each(|plan| totals.add(&sound(plan.seed)));
     let damaged = totals.faults.get(&FaultKind::LogFileDamaged).copied().unwrap_or(0);
