@@ -174,7 +174,7 @@ impl SqliteStore {
             committer.holds_log = options.holds_log;
             behind_log = settle_with_log(&mut committer, &mut walked, options.accept_incomplete)?;
             let is_whole = walked.flaw().is_none() || options.accept_incomplete;
-            // What is missing may be in the log alone, and the file may be made again from there.
+            // The log alone may have the missing records, and the file may be made again from there.
             committer.log_use.forgets_nothing.store(!is_whole, Ordering::Relaxed);
             if behind_log.is_none() && is_whole {
                 // So that the log is bounded, however often a server is killed right after its start.

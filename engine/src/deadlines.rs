@@ -91,7 +91,7 @@ impl Punctuality {
         self.wakes_missed += 1;
     }
 
-    /// Another drive is in its place, of which nothing is known yet.
+    /// Another drive is in its place: nothing is known of that one yet.
     pub fn begin_anew(&mut self) {
         *self = Self { missed: self.missed, ..Self::default() };
     }

@@ -102,7 +102,8 @@ fn records_after(table: &LogTable, known: Sequence) -> Result<Vec<Accepted>, Rea
     after.map(|(offset, head)| Ok(Accepted::again(&table.record(&image[offset as usize..])?, head))).collect()
 }
 
-/// Writes what is in shelves of `lacking` to a shelf of `cycle` on `to`, at once, and what nobody can give.
+/// Writes the records that `lacking` takes from shelves to a shelf of `cycle` on `to`, at once, with the parts that are
+/// lost.
 pub(crate) fn write_shelf(
     shared: &Shared,
     cycle: &CycleShared,

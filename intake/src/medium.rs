@@ -129,7 +129,7 @@ pub(crate) const SECTOR_BYTES: u64 = 4096;
 const BAD_SECTORS_MAX: usize = 8;
 
 /// The same as [`File::read_at`], but a few sectors that cannot be read come as zeros, which no checksum matches: so
-/// they cost what lies in them, like any other damage.
+/// they cost the records in them, like any other damage.
 pub(crate) fn read_past_bad_sectors(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     match file.read_at(buffer, offset) {
         Err(error) if is_bad_sector(&error) => {}
@@ -171,7 +171,7 @@ mod tests {
     use super::memory::World;
     use super::*;
 
-    /// A file of so many sectors of ones, of which these cannot be read.
+    /// A file of so many sectors of ones. The `bad` ones cannot be read.
     fn file(sectors: u64, bad: std::ops::Range<u64>) -> Box<dyn File> {
         let world = World::new(1);
         let file = world.directory(0).create("file").unwrap();

@@ -210,7 +210,7 @@ class CatalogDamageTest(SystemTest):
         self.assertEqual(server.stop(), 0)
         server = self.serve(server.data)
         server.until("the journal leads on", lambda status: status["journal"]["leads_on"])
-        # A page of the file loses a record while the server runs, and the next snapshot is made of what is left.
+        # A page of the file loses a record while the server runs, and the next snapshot is made of the others.
         key = next(key for key, _ in records(server.data, b"O") if key.endswith(b"k1"))
         with opened(server.data) as damaged:
             damaged.execute("DELETE FROM kv WHERE k = ?", (key,))

@@ -735,7 +735,7 @@ async fn what_is_replayed_onto_a_file_with_missing_records_leaves_the_others_kno
     assert_eq!(SqliteStore::open(&image).unwrap().incomplete(), None);
 }
 
-/// What is missing may be in the log alone, and the file may be made again from there.
+/// The log alone may have the missing records, and the file may be made again from there.
 #[tokio::test]
 async fn a_log_forgets_nothing_for_a_file_with_missing_records() {
     let dir = tempfile::tempdir().unwrap();
