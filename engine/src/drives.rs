@@ -421,11 +421,13 @@ impl Drives {
         };
         self.set_phase(drive, phase);
         if phase.is_away() {
-            // It has just obeyed a stop, so it is away for its transfers, unless its commands failed too often.
+            self.notices.push_back(Notice::Unwritable(drive));
+            // It has just obeyed a stop, so it is away for its transfers, unless its commands failed too often. The
+            // pause has grown when they failed.
             if self.states[drive.index()].failures < FAILURES_MAX {
                 self.untried.insert(drive);
+                self.backoff.take_back(drive);
             }
-            self.notices.push_back(Notice::Unwritable(drive));
             self.retry_later(drive, now);
             if self.trials.get_mut(&drive).is_some_and(|(_, mounted)| core::mem::take(mounted)) {
                 self.notices.push_back(Notice::Recognised(drive));

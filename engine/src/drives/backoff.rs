@@ -47,6 +47,11 @@ impl Backoff {
         self.plan(drive, at);
     }
 
+    /// Halves the pause again: the drive was stopped before it was over.
+    pub fn take_back(&mut self, drive: DriveId) {
+        self.pauses[drive.index()] /= 2;
+    }
+
     /// Drops the try planned for `drive`, if there is one.
     pub fn forget(&mut self, drive: DriveId) {
         self.planned.retain(|(_, planned)| *planned != drive);
@@ -67,5 +72,25 @@ impl Backoff {
     /// The time of the next try of any drive.
     pub fn deadline(&self) -> Time {
         self.planned.first().map_or(Time::MAX, |(at, _)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_day_and_one_that_is_not_waited_for_does_not_count() {
+        let mut backoff = Backoff::new(2);
+        let drive = DriveId(1);
+        let mut pause = || {
+            backoff.plan_later(drive, Time::ZERO);
+            backoff.take_back(drive);
+            backoff.plan_later(drive, Time::ZERO);
+            assert_eq!(backoff.take_due(Time::MAX), Some(drive));
+            backoff.pauses[1].as_secs() / 60
+        };
+        let pauses: Vec<u64> = (0..10).map(|_| pause()).collect();
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1280, 1440, 1440]);
     }
 }
