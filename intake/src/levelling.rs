@@ -129,7 +129,9 @@ pub(crate) fn write_shelf(
         let records = builder.records();
         lacking.lost.iter().for_each(|part| builder.lose(part.clone()));
         builder.finish(source.all_masks(), superseded(cycle, &[]))?;
-        let shelf = Finished { shared, drive: to, identity, access: Access::Stage }.publish(|| Ok(()), |_| ())?;
+        let last = source.shelves.iter().map(|shelf| shelf.last()).max().unwrap_or_default();
+        let finished = Finished { shared, drive: to, identity, access: Access::Stage, last };
+        let shelf = finished.publish(|| Ok(()), |_| ())?;
         tracing::info!(records, shelf = %identity.file, "a rotation has what only the other one had taken");
         Ok::<_, ReadError>(shelf)
     };

@@ -198,11 +198,11 @@ fn open_cycle(
         cycle.undeleted.lock().retain(|file| there.contains(file));
     }
     let tables = || opened.logs.iter().chain(&opened.dead);
-    let in_logs = tables().map(|table| table.index.read().last).max().unwrap_or_default();
-    let in_shelves = opened.findings.gone.iter().map(|shelf| shelf.last()).fold(last, Sequence::max);
-    cycle.had.store(in_logs.max(in_shelves).0, Ordering::Relaxed);
-    let logs = tables().map(|table| table.index.read().last.max(before(table.first)));
-    let last = logs.max().unwrap_or_default().max(last).max(manifest.map(Manifest::last).unwrap_or_default());
+    // A log is begun where everything before it was taken.
+    let in_logs = tables().map(|table| table.index.read().last.max(table.first.before())).max().unwrap_or_default();
+    let had = opened.findings.gone.iter().map(|shelf| shelf.last()).fold(last.max(in_logs), Sequence::max);
+    cycle.had.store(had.0, Ordering::Relaxed);
+    let last = in_logs.max(last).max(manifest.map(Manifest::last).unwrap_or_default());
     shared.last.fetch_max(last.0, Ordering::Relaxed);
     cycle.change(|_| {
         let mut view = View { logs: opened.logs.clone(), shelves, missing, ..View::default() };
@@ -229,6 +229,8 @@ impl OpenedCycle {
         let absent = audit::absent(manifest, &cycle.members().1, &there);
         let (mut shelves, mut drafts) = (Vec::new(), Vec::new());
         for shelf in found.shelves.drain(..) {
+            shelf
+                .gave(manifest.and_then(|manifest| manifest.entry(shelf.file)).map_or(Sequence(0), |entry| entry.last));
             match standing(&shelf.drive, shelf.file) {
                 Standing::Alive => shelves.push(shelf),
                 Standing::Dead => self.findings.gone.push(shelf),
@@ -332,10 +334,6 @@ impl OpenedCycle {
     }
 }
 
-fn before(sequence: Sequence) -> Sequence {
-    Sequence(sequence.0.saturating_sub(1))
-}
-
 /// Collects what lies on a drive.
 fn look(shared: &Shared, drive: &Arc<Drive>, found: &mut Found) -> Result<(), ReadError> {
     drive.directory.wake()?;
@@ -422,7 +420,8 @@ fn read_logs(
     let sealed: BTreeMap<FileId, u64> =
         found.iter().filter_map(|log| log.header?.previous).map(|previous| (previous.file, previous.bytes)).collect();
     // Where a number is not known, it is none that was given after the last log was begun.
-    let given = before(found.iter().filter_map(|log| log.header).map(|header| header.first).max().unwrap_or_default());
+    let firsts = found.iter().filter_map(|log| log.header).map(|header| header.first);
+    let given = firsts.max().unwrap_or_default().before();
     for log in found {
         let entry = manifest.and_then(|manifest| manifest.entry(log.file));
         let known = known(sealed.get(&log.file).copied(), entry);

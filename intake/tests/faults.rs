@@ -407,6 +407,29 @@ fn what_only_the_rotation_with_a_missing_drive_took_is_known_to_be_lost() {
     }
 }
 
+/// A change that forgets leaves no record behind, and its number is known all the same: the rotation that has all its
+/// drives lacks nothing.
+#[test]
+fn a_number_that_forgot_something_is_missed_by_no_rotation() {
+    for (missing, forgotten) in (0..6).flat_map(|missing| [(missing, 20), (missing, 60)]) {
+        let world = World::new(6);
+        let intake = open(&world, 105);
+        let mut written = Written::new();
+        put_many(&intake, &mut written, 0..60);
+        intake.flush().expect("there is room");
+        intake.forget(b"", None, Sequence(forgotten)).expect("there is room");
+        written.retain(|_, sequence| sequence.0 > forgotten);
+        intake.flush().expect("there is room");
+        drop(intake);
+        (106..109).for_each(|seed| open(&world, seed).flush().map(drop).expect("there is room"));
+        let there = (0..6).filter(|drive| *drive != missing).map(|drive| world.directory(drive)).collect();
+        let wary = Config { needs_all: true, ..config(109) };
+        let (intake, _) = Intake::open(world.home(), there, wary).expect("one rotation has all its drives");
+        assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
+        assert_eq!(intake.get(b"key/00003").expect("nothing is lost"), None);
+    }
+}
+
 #[test]
 fn a_rotation_that_lost_a_drive_and_then_lagged_is_healed_before_it_counts() {
     let world = World::new(6);
