@@ -99,7 +99,7 @@ class ReadingAhead(TreeTest):
         done = aws(self.server, self.root, *words)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.server.until_cold()
-        self.groups = {key: self.server.explain("attic", key)["place"]["group"] for key in self.keys()[:60]}
+        self.groups = {key: self.server.explain("attic", key)["place"]["group"] for key in self.keys()[:160]}
         self.assertGreater(len(set(self.groups.values())), 8, "neighbours lie anywhere")
 
     def keys(self):

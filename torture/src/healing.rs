@@ -19,7 +19,7 @@ use disk::stack::{self, Flaw, StackError, stack_name, stack_of};
 use engine::scrub::ScrubView;
 use engine::uploads::StaleWatch;
 use engine::{Event, GroupState, Rack};
-use model::{BlobId, DriveId, GroupId};
+use model::{BlobId, ClassId, DriveId, GroupId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -394,7 +394,7 @@ impl Healing<'_> {
         is_scrubbed && !beyond
     }
 
-    /// Waits until nothing is staged that can be moved, everything is rebuilt and every group sleeps.
+    /// Waits until nothing is staged that can be moved, everything is rebuilt and the rack rests.
     async fn settle(&self) {
         let began = disk::clock::monotonic();
         let settled = async || {
@@ -426,12 +426,7 @@ impl Healing<'_> {
         let catalog = &self.running.context.catalog;
         let staged = catalog.staged_usage().await.map_or(1, |usage| usage.count);
         let quarantined = catalog.unreadable_usage().await.map_or(0, |(count, _)| count);
-        let asleep = self.ask(move |rack| {
-            let groups = 0..rack.layout().groups.len() as u32;
-            let all_asleep = groups.into_iter().all(|group| rack.group_state(GroupId(group)) == GroupState::Asleep);
-            let under_way = rack.rebuilds().any(|view| view.under_way > 0);
-            all_asleep && !under_way && rack.open_operations() == 0 && rack.ledger().active_drives() == 0
-        });
+        let asleep = self.running.world.ask(|rack, now| rests(rack, now));
         let rebuilt = self.plan.beyond || self.exposed().await.is_empty();
         staged <= quarantined && rebuilt && asleep.await == Some(true)
     }
@@ -532,4 +527,18 @@ impl Healing<'_> {
             .journal
             .note(|| format!("all drives stand still{}", if lied { ", some of which lied" } else { "" }));
     }
+}
+
+/// Whether nothing is under way, and every group sleeps, or is idle and kept spinning since a drive of it has no starts
+/// left today.
+fn rests(rack: &Rack, now: Time) -> bool {
+    let layout = rack.layout();
+    let classes = (0..layout.classes.len() as u32).map(ClassId);
+    let kept: Vec<GroupId> = classes.filter_map(|class| rack.kept_spinning(class, now)).collect();
+    let sleeps = |group: &GroupId| rack.group_state(*group) == GroupState::Asleep;
+    let all_rest = (0..layout.groups.len() as u32).map(GroupId).all(|group| sleeps(&group) || kept.contains(&group));
+    let members = kept.iter().flat_map(|group| &layout.groups[group.index()].drives);
+    let spinning = members.filter(|drive| rack.drive_phase(**drive) == engine::DrivePhase::Ready).count();
+    let under_way = rack.rebuilds().any(|view| view.under_way > 0);
+    all_rest && !under_way && rack.open_operations() == 0 && rack.ledger().active_drives() == spinning
 }
