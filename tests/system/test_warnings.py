@@ -1,12 +1,14 @@
 """Known losses and dangers are said: each condition of `docs/warnings.md` that is created here is a warning in the text
 of `larder status`, in its JSON and in the metrics, and is none any more once it ends."""
 
+import contextlib
 import errno
 import glob
 import json
 import os
 import re
 import shutil
+import sqlite3
 
 import faults
 import test_pool
@@ -151,6 +153,36 @@ class OfTheCatalog(Warnings):
         shim.disarm()
         server = self.again(server)
         self.is_calm(server, "catalog_copy_lost")
+
+    def test_logs_that_are_kept_until_the_catalog_is_whole_again(self):
+        server = self.rack("nas8", {**STAYING, **METRICS})
+        objects = {f"k{n}": noise(20_000, n) for n in range(3)}
+        server.filled(objects)
+        self.assertEqual(server.stop(), 0)
+        catalog = os.path.join(server.data, "catalog.db")
+        shutil.copy(catalog, os.path.join(self.root, "whole"))
+        with contextlib.closing(sqlite3.connect(catalog)) as damaged:
+            [[key]] = damaged.execute("SELECT k FROM kv WHERE k >= X'4f' AND k < X'50' ORDER BY k LIMIT 1").fetchall()
+            damaged.execute("DELETE FROM kv WHERE k = ?", (key,))
+            damaged.commit()
+        # Or it would be made again from there.
+        shutil.rmtree(os.path.join(server.data, "workshop", "journal"))
+        server = self.serve(server.data)
+        self.warns(server, "catalog_incomplete")
+        # Each start makes a shelf of the log before it, and keeps that.
+        for number in range(33):
+            objects[f"more{number:02}"] = noise(5_000, f"more{number}")
+            server.client().put_object(Bucket="pantry", Key=f"more{number:02}", Body=objects[f"more{number:02}"])
+            server.kill()
+            server = self.serve(server.data)
+        [said] = self.warns(server, "pool_logs_kept")
+        self.assertIn("put the newest catalog back", said)
+        # What was put meanwhile comes from the logs that were kept.
+        self.assertEqual(server.stop(), 0)
+        shutil.copy(os.path.join(self.root, "whole"), catalog)
+        server = self.serve(server.data)
+        self.is_calm(server, "pool_logs_kept", "catalog_incomplete")
+        self.reads(server.client(), "pantry", objects)
 
 
 class InTheRack(Warnings):
