@@ -37,6 +37,8 @@ pub(crate) struct Findings {
     pub(crate) strange: Vec<String>,
     /// Shelves that do not count.
     pub(crate) gone: Vec<Arc<Shelf>>,
+    /// Unreadable files that do not count, and are not removed.
+    pub(crate) kept: Vec<Entry>,
     /// What was lost, for readers and for people.
     pub(crate) lost: Vec<LostPart>,
     pub(crate) losses: Vec<Loss>,
@@ -103,8 +105,8 @@ pub(crate) fn check(shared: &Shared, found: &[Found<'_>]) -> Result<(), OpenErro
     let mut lacking = Vec::new();
     for (cycle, (found, _)) in shared.cycles.iter().zip(found) {
         let is_elsewhere = |lack: &Lack| {
-            let others = shared.cycles.iter().filter(|other| !std::ptr::eq(*other, cycle)).map(CycleShared::view);
-            others.into_iter().any(|view| view.is_whole() && view.last_given() >= lack.last)
+            let mut others = shared.cycles.iter().filter(|other| !std::ptr::eq(*other, cycle));
+            others.any(|other| other.view().is_whole() && other.had() >= lack.last)
         };
         lacking.extend(found.lacks.iter().filter(|lack| !is_elsewhere(lack)).map(|lack| lack.what.clone()));
     }
@@ -140,6 +142,7 @@ pub(crate) fn begin(
         manifest.unknown.retain(|(drive, _)| !there.contains(drive));
         name_all(&mut manifest, cycle, *found, (&there, last));
     }
+    manifest.had = shared.cycles.iter().map(CycleShared::had).collect();
     manifest.begin_run(shared.config.entropy as u64);
     let keeper = ManifestWriter::begin(slots, manifest).map_err(OpenError::Home)?;
     assert!(shared.keeper.set(Mutex::new(keeper)).is_ok(), "a pool is opened once");
@@ -173,7 +176,8 @@ fn name_all(
     let retained = dead.iter().map(|table| Entry { state: State::Retained, ..as_long(table) });
     let gone = found.gone.iter().map(|shelf| Entry { state: State::Dead, ..Entry::of_shelf(shelf) });
     let absent = found.absent.iter().map(|entry| Entry { state: State::Lost, ..entry.clone() });
-    for entry in shelves.chain(logs).chain(retained).chain(gone).chain(damaged).chain(absent) {
+    let kept = found.kept.iter().cloned();
+    for entry in shelves.chain(logs).chain(retained).chain(gone).chain(kept).chain(damaged).chain(absent) {
         if there.contains(&entry.drive) {
             manifest.name(entry);
         }

@@ -102,6 +102,8 @@ pub(crate) struct Cycle {
     behind: Option<Time>,
     /// It is being made level, with numbers from this one on.
     levels_from: Option<Sequence>,
+    /// The first number of the batch that is being appended.
+    appends_from: Option<Sequence>,
 }
 
 impl Cycle {
@@ -123,6 +125,7 @@ impl Cycle {
             appended_at: Time::ZERO,
             behind: None,
             levels_from: None,
+            appends_from: None,
         }
     }
 
@@ -163,6 +166,11 @@ impl Cycle {
     /// Whether, and from which number on, it is being made level; `None` ends that.
     pub(crate) fn log_from(&self) -> Option<Sequence> {
         self.levels_from
+    }
+
+    /// A batch with numbers from `first` on is being appended; `None` ends that. A log that is opened meanwhile takes it.
+    pub(crate) fn appends_from(&mut self, first: Option<Sequence>) {
+        self.appends_from = first;
     }
 
     /// From now on it is made level, with numbers from `first` on; `None` ends that.
@@ -405,7 +413,7 @@ impl Cycle {
         let drive = self.drive(position)?;
         let identity = self.shared.new_file(drive.uuid);
         let next = Sequence(self.shared.last.load(Ordering::Relaxed) + 1);
-        let first = self.levels_from.unwrap_or(next);
+        let first = self.levels_from.or(self.appends_from).unwrap_or(next);
         let header = LogHeader { identity, first, previous: self.previous, room: 0 };
         let spare = drive.take_spare();
         let reused = spare.as_ref().map(|spare| spare.file);

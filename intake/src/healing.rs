@@ -53,8 +53,7 @@ pub(crate) fn heal(shared: &Shared, cycle: &CycleShared, whole: &View, to: &Arc<
         masks.sort_unstable();
         masks.dedup();
         builder.finish(masks, superseded(cycle, &files))?;
-        let finished = Finished { shared, drive: to, identity, access, last: whole.last_given() };
-        let shelf = finished.publish(
+        let shelf = Finished { shared, drive: to, identity, access }.publish(
             || Ok(()),
             |manifest| {
                 manifest.give_up(&files);

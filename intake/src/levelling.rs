@@ -26,6 +26,7 @@ use crate::record::{Record, Sequence};
 use crate::shared::{CycleShared, Shared};
 use crate::shelf::access::Access;
 use crate::shelf::build::ShelfBuilder;
+use crate::shelf::read::Shelf;
 use crate::table::LogTable;
 use crate::transform::{Finished, discard, superseded};
 use crate::view::{View, Want};
@@ -66,9 +67,10 @@ impl Lacking {
     pub(crate) fn of(shared: &Shared, number: usize) -> Result<Self, ReadError> {
         let view = shared.cycles[number].view();
         let (known, mut records, mut source, mut lost) = (view.last(), BTreeMap::new(), None, Vec::new());
-        let had = Sequence(shared.cycles[number].had.load(Ordering::Relaxed)).max(view.last_given());
+        let had = shared.cycles[number].had();
         let others = shared.cycles.iter().enumerate().filter(|(other, _)| *other != number && !view.missing);
         for (_, other) in others {
+            let lags = other.had() > had;
             let mut other = View::clone(&other.view());
             lost.extend(other.lost[0].iter().filter(|part| part.max > had).cloned());
             for table in &other.logs {
@@ -76,8 +78,9 @@ impl Lacking {
                     records.insert(change.sequence, change);
                 }
             }
-            // What was forgotten since may be all that a shelf has.
-            if other.shelves.iter().any(|shelf| shelf.sequences().1 > known || shelf.last() > had) {
+            // A change that forgets leaves a mask in a shelf, and no record.
+            let has_more = |shelf: &Arc<Shelf>| shelf.sequences().1 > known || (lags && !shelf.masks().is_empty());
+            if other.shelves.iter().any(has_more) {
                 other.retain_after(known);
                 source = Some(other);
             }
@@ -129,9 +132,7 @@ pub(crate) fn write_shelf(
         let records = builder.records();
         lacking.lost.iter().for_each(|part| builder.lose(part.clone()));
         builder.finish(source.all_masks(), superseded(cycle, &[]))?;
-        let last = source.shelves.iter().map(|shelf| shelf.last()).max().unwrap_or_default();
-        let finished = Finished { shared, drive: to, identity, access: Access::Stage, last };
-        let shelf = finished.publish(|| Ok(()), |_| ())?;
+        let shelf = Finished { shared, drive: to, identity, access: Access::Stage }.publish(|| Ok(()), |_| ())?;
         tracing::info!(records, shelf = %identity.file, "a rotation has what only the other one had taken");
         Ok::<_, ReadError>(shelf)
     };

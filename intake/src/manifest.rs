@@ -29,8 +29,8 @@ use std::time::Duration;
 /// Lengths that are written down are at most so old, while a log grows.
 pub(crate) const EXTENT_AGE: Duration = Duration::from_millis(500);
 
-/// The format version that is written, and the only one that is read.
-const VERSION: u32 = 1;
+/// The format version that is written. Version 1, which is read as well, does not say what rotations had.
+const VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"LARDMNFT";
 
@@ -129,6 +129,12 @@ impl Entry {
         }
     }
 
+    /// A file with the name of a shelf that counts no more, and cannot be read as one.
+    pub(crate) fn of_dead_shelf(drive: DriveUuid, file: FileId) -> Self {
+        let (kind, state) = (FileKind::Shelf, State::Dead);
+        Self { kind, state, drive, file, bytes: 0, sealed: true, last: Sequence(0), keys: None }
+    }
+
     /// The same log, as long as it was once: an end that it has lost is lost as long as it is a log.
     pub(crate) fn not_shorter_than(self, old: Option<&Self>) -> Self {
         let Some(old) = old.filter(|old| old.bytes > self.bytes) else { return self };
@@ -192,6 +198,9 @@ pub(crate) struct Manifest {
     pub(crate) runs: Vec<u64>,
     /// Drives that were missing when the manifest was made, and the last number by then: their files are unknown.
     pub(crate) unknown: Vec<(DriveUuid, Sequence)>,
+    /// For each rotation the last change that it is known to have taken, with all before; none in a manifest of version 1.
+    /// Its files may not show that number: a change that forgets leaves no record in a shelf.
+    pub(crate) had: Vec<Sequence>,
     pub(crate) files: Vec<Entry>,
 }
 
@@ -284,11 +293,13 @@ impl Manifest {
         out.extend_from_slice(&(self.runs.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.unknown.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.files.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(self.had.len() as u32).to_le_bytes());
         self.runs.iter().for_each(|run| out.extend_from_slice(&run.to_le_bytes()));
         for (drive, last) in &self.unknown {
             out.extend_from_slice(&drive.0.to_le_bytes());
             out.extend_from_slice(&last.0.to_le_bytes());
         }
+        self.had.iter().for_each(|had| out.extend_from_slice(&had.0.to_le_bytes()));
         self.files.iter().for_each(|entry| entry.put(&mut out));
         let length = out.len() as u32 + 4;
         out[12..FRONT_BYTES].copy_from_slice(&length.to_le_bytes());
@@ -307,18 +318,22 @@ impl Manifest {
         if seal != crc32c(body).to_le_bytes() {
             return Err(Damage::Checksum);
         }
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(Damage::Version(version));
         }
         let mut fields = Fields(&body[FRONT_BYTES..]);
         let mut manifest =
             Self { pool: PoolUuid(fields.u128()?), generation: Generation(fields.u64()?), ..Self::default() };
         let (runs, unknown, files) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        let rotations = if version == 1 { 0 } else { fields.u32()? };
         for _ in 0..runs {
             manifest.runs.push(fields.u64()?);
         }
         for _ in 0..unknown {
             manifest.unknown.push((DriveUuid(fields.u128()?), Sequence(fields.u64()?)));
+        }
+        for _ in 0..rotations {
+            manifest.had.push(Sequence(fields.u64()?));
         }
         for _ in 0..files {
             manifest.files.push(Entry::take(&mut fields)?);

@@ -121,10 +121,7 @@ fn facts(shared: &Shared, cycle: &CycleShared, view: &View, shelf: &Arc<Shelf>) 
     let undeleted = cycle.undeleted.lock();
     let is_needed = shelf.masks().iter().any(|mask| rest.may_need(mask))
         || shelf.superseded().iter().any(|file| undeleted.contains(file));
-    // The last number that the rotation was given stays known.
-    let is_last = view.last_given_beside(Some(shelf.file)) < shelf.last();
-    let removable = is_hidden && !is_needed && !is_last && !is_lossy(shelf);
-    Ok(ShelfFacts { bytes: shelf.bytes, forgotten_bytes, removable })
+    Ok(ShelfFacts { bytes: shelf.bytes, forgotten_bytes, removable: is_hidden && !is_needed && !is_lossy(shelf) })
 }
 
 fn target_of(view: &View, inputs: &[Arc<Shelf>], drives: &[Target]) -> Option<Arc<Drive>> {
@@ -158,9 +155,7 @@ fn merge(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], to: &Arc<D
         needed.dedup();
         needed.retain(|mask| rest.may_need(mask));
         builder.finish(needed, superseded(cycle, &files))?;
-        let last = inputs.iter().map(|shelf| shelf.last()).max().unwrap_or_default();
-        let finished = Finished { shared, drive: to, identity, access, last };
-        finished.publish(|| Ok(()), |manifest| manifest.give_up(&files))
+        Finished { shared, drive: to, identity, access }.publish(|| Ok(()), |manifest| manifest.give_up(&files))
     };
     let shelf = write().inspect_err(|_| discard(to, identity.file))?;
     // A shelf on a drive that is lost before it is removed is not to come back.

@@ -149,7 +149,7 @@ fn note_what_others_lost(shared: &Shared) -> Vec<bool> {
     let mut lags = Vec::new();
     for (number, cycle) in shared.cycles.iter().enumerate() {
         let others = views.iter().enumerate().filter(|(other, _)| *other != number && !views[number].missing);
-        let had = Sequence(cycle.had.load(Ordering::Relaxed));
+        let had = cycle.had();
         let lost = others.flat_map(|(_, other)| &other.lost[0]).filter(|part| part.max > had);
         let lost: Vec<LostPart> = lost.cloned().collect();
         lags.push(!lost.is_empty());
@@ -198,11 +198,12 @@ fn open_cycle(
         cycle.undeleted.lock().retain(|file| there.contains(file));
     }
     let tables = || opened.logs.iter().chain(&opened.dead);
-    // A log is begun where everything before it was taken.
-    let in_logs = tables().map(|table| table.index.read().last.max(table.first.before())).max().unwrap_or_default();
-    let had = opened.findings.gone.iter().map(|shelf| shelf.last()).fold(last.max(in_logs), Sequence::max);
-    cycle.had.store(had.0, Ordering::Relaxed);
-    let last = in_logs.max(last).max(manifest.map(Manifest::last).unwrap_or_default());
+    let in_logs = tables().map(|table| table.index.read().last).max().unwrap_or_default();
+    let in_shelves = opened.findings.gone.iter().map(|shelf| shelf.last()).fold(last, Sequence::max);
+    let known = manifest.and_then(|manifest| manifest.had.get(number)).copied().unwrap_or_default();
+    cycle.has_taken(in_logs.max(in_shelves).max(known));
+    let logs = tables().map(|table| table.index.read().last.max(before(table.first)));
+    let last = logs.max().unwrap_or_default().max(last).max(manifest.map(Manifest::last).unwrap_or_default());
     shared.last.fetch_max(last.0, Ordering::Relaxed);
     cycle.change(|_| {
         let mut view = View { logs: opened.logs.clone(), shelves, missing, ..View::default() };
@@ -229,8 +230,6 @@ impl OpenedCycle {
         let absent = audit::absent(manifest, &cycle.members().1, &there);
         let (mut shelves, mut drafts) = (Vec::new(), Vec::new());
         for shelf in found.shelves.drain(..) {
-            shelf
-                .gave(manifest.and_then(|manifest| manifest.entry(shelf.file)).map_or(Sequence(0), |entry| entry.last));
             match standing(&shelf.drive, shelf.file) {
                 Standing::Alive => shelves.push(shelf),
                 Standing::Dead => self.findings.gone.push(shelf),
@@ -276,11 +275,18 @@ impl OpenedCycle {
         let mut kept = Vec::new();
         for (shelf, damage) in unreadable {
             let entry = manifest.and_then(|manifest| manifest.entry(shelf.file));
-            let is_dead = dead.contains(&shelf.file) || entry.is_some_and(|entry| entry.state == State::Dead);
-            match (is_dead, shelf.is_kept) {
-                (true, true) => kept.push(shelf.file),
-                (true, false) => self.unread.push(shelf),
-                (false, _) => {
+            // Nothing that was acknowledged is in a file that is not named.
+            let counts = match audit::standing(manifest, &shelf.drive, shelf.file) {
+                Standing::Alive | Standing::Strange => !dead.contains(&shelf.file),
+                Standing::Dead | Standing::Draft | Standing::Left => false,
+            };
+            match (counts, shelf.is_kept) {
+                (false, true) => {
+                    kept.push(shelf.file);
+                    self.findings.kept.push(Entry::of_dead_shelf(shelf.drive.uuid, shelf.file));
+                }
+                (false, false) => self.unread.push(shelf),
+                (true, _) => {
                     self.lose(&shelf.drive, Name::Shelf(shelf.file).to_string(), damage.to_string(), entry);
                     cycle.unreadable.lock().push(shelf);
                 }
@@ -332,6 +338,10 @@ impl OpenedCycle {
         }
         self.findings.losses.push(Loss::File { name, drive: drive.uuid, problem });
     }
+}
+
+fn before(sequence: Sequence) -> Sequence {
+    Sequence(sequence.0.saturating_sub(1))
 }
 
 /// Collects what lies on a drive.
@@ -420,8 +430,7 @@ fn read_logs(
     let sealed: BTreeMap<FileId, u64> =
         found.iter().filter_map(|log| log.header?.previous).map(|previous| (previous.file, previous.bytes)).collect();
     // Where a number is not known, it is none that was given after the last log was begun.
-    let firsts = found.iter().filter_map(|log| log.header).map(|header| header.first);
-    let given = firsts.max().unwrap_or_default().before();
+    let given = before(found.iter().filter_map(|log| log.header).map(|header| header.first).max().unwrap_or_default());
     for log in found {
         let entry = manifest.and_then(|manifest| manifest.entry(log.file));
         let known = known(sealed.get(&log.file).copied(), entry);

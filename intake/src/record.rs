@@ -30,13 +30,6 @@ const MAGIC: [u8; 4] = *b"LREC";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub u64);
 
-impl Sequence {
-    /// The one before; 0 has none.
-    pub(crate) fn before(self) -> Self {
-        Self(self.0.saturating_sub(1))
-    }
-}
-
 /// The kinds of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

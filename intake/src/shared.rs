@@ -53,7 +53,7 @@ pub(crate) struct CycleShared {
     /// All its drives; `None` is one that is missing.
     pub(crate) drives: OnceLock<Vec<(DriveUuid, Option<Arc<Drive>>)>>,
     pub(crate) status: Mutex<CycleStatus>,
-    /// When it was opened it had everything up to this number, unless it is known to have lost something.
+    /// It has taken everything up to this number; what it has lost of that is known.
     pub(crate) had: AtomicU64,
 }
 
@@ -74,6 +74,16 @@ impl CycleShared {
     pub(crate) fn change(&self, change: impl FnOnce(&View) -> View) {
         let mut view = self.view.write();
         *view = Arc::new(change(&view));
+    }
+
+    /// The last change that it has taken, with all before.
+    pub(crate) fn had(&self) -> Sequence {
+        Sequence(self.had.load(Ordering::Relaxed))
+    }
+
+    /// It has taken everything up to `last`.
+    pub(crate) fn has_taken(&self, last: Sequence) {
+        self.had.fetch_max(last.0, Ordering::Relaxed);
     }
 }
 
@@ -166,9 +176,11 @@ impl Shared {
     pub(crate) fn note(&self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
         let mut removed = Vec::new();
         self.cycles.iter().for_each(|cycle| removed.append(&mut cycle.removed.lock()));
+        let had = self.cycles.iter().map(CycleShared::had).collect();
         self.keeping(|keeper| {
             keeper.change(|manifest| {
                 manifest.files.retain(|entry| entry.state != State::Dead || !removed.contains(&entry.file));
+                manifest.had = had;
                 change(manifest);
             })
         })
@@ -179,7 +191,13 @@ impl Shared {
     /// # Errors
     /// Those of [`Self::note`].
     pub(crate) fn note_lengths(&self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
-        self.keeping(|keeper| keeper.extend(change))
+        let had = self.cycles.iter().map(CycleShared::had).collect();
+        self.keeping(|keeper| {
+            keeper.extend(|manifest| {
+                manifest.had = had;
+                change(manifest);
+            })
+        })
     }
 
     /// Whether a change of the manifest that failed may last.

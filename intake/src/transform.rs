@@ -106,7 +106,7 @@ impl Transform<'_> {
             index.lost.iter().filter(|part| still.has_lost(part)).for_each(|part| builder.lose(part.clone()));
             let superseded = superseded(cycle, &[table.file]);
             builder.finish(index.masks.clone(), superseded)?;
-            let finished = Finished { shared, drive: to, identity, access: Access::Stage, last: index.last };
+            let finished = Finished { shared, drive: to, identity, access: Access::Stage };
             finished.publish(|| progress.step(), |manifest| manifest.give_up(&[table.file]))
         };
         write().inspect_err(|_| discard(to, identity.file))
@@ -155,8 +155,6 @@ pub(crate) struct Finished<'a> {
     pub(crate) drive: &'a Arc<Drive>,
     pub(crate) identity: Identity,
     pub(crate) access: Access,
-    /// The largest number that its sources had.
-    pub(crate) last: Sequence,
 }
 
 impl Finished<'_> {
@@ -167,9 +165,8 @@ impl Finished<'_> {
         step: impl Fn() -> io::Result<()>,
         change: impl FnOnce(&mut Manifest),
     ) -> Result<Arc<Shelf>, ReadError> {
-        let Self { shared, drive, identity, access, last } = *self;
+        let Self { shared, drive, identity, access } = *self;
         let shelf = Arc::new(Shelf::open_unfinished(drive, identity)?);
-        shelf.gave(last);
         shelf.verify(access, step)?;
         let (old, new) = (Name::Unfinished(identity.file).to_string(), Name::Shelf(identity.file).to_string());
         access.run(drive, || {

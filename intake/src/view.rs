@@ -118,18 +118,6 @@ impl View {
         shelves.chain(logs).max().unwrap_or_default()
     }
 
-    /// The same, or the largest number of what it forgot or hides. A log is begun where everything before it was taken.
-    pub(crate) fn last_given(&self) -> Sequence {
-        self.last_given_beside(None)
-    }
-
-    /// The same without one shelf.
-    pub(crate) fn last_given_beside(&self, left_out: Option<FileId>) -> Sequence {
-        let logs = self.logs.iter().map(|log| log.index.read().last.max(log.first.before()));
-        let shelves = self.shelves.iter().filter(|shelf| Some(shelf.file) != left_out).map(|shelf| shelf.last());
-        logs.chain(shelves).max().unwrap_or_default()
-    }
-
     /// One more than the largest trailer of its keys, or above; 0 if they have none.
     pub(crate) fn trailers_end(&self) -> u64 {
         let end = |key: &[u8]| Trailers::of(key).map_or(0, |trailer| trailer.saturating_add(1));

@@ -26,7 +26,7 @@ use crate::medium::is_full;
 use crate::opening::OpenedCycle;
 use crate::queue::{Draft, Message, Submission, Work};
 use crate::record::{Head, Kind, Sequence};
-use crate::shared::Shared;
+use crate::shared::{CycleShared, Shared};
 use crate::table::charged;
 use ::bytes::Bytes;
 use engine::shift::{LogId, Model, Overrun, Shift, ShiftEvent, ShiftPolicy};
@@ -276,6 +276,9 @@ impl Writer {
             }
             return;
         }
+        let last = accepted.last().map(|change| change.sequence).unwrap_or_default();
+        let holders = self.shared.cycles.iter().zip(&written).filter(|(_, written)| written.is_ok());
+        holders.for_each(|(cycle, _)| cycle.has_taken(last));
         self.fall_behind(&written);
         let applied: Vec<_> = accepted.iter().map(applied).collect();
         self.follower.apply(&applied);
@@ -327,6 +330,8 @@ impl Writer {
     /// Appends to the rotations `to`, at once. Where a drive fails, that waits until the rotation goes on with another
     /// one. Nothing becomes a shelf of one rotation before each of them has its answer ([`crate::levelling`]).
     fn append(&mut self, accepted: &[Accepted], to: Range<usize>) -> Vec<Result<(), Failure>> {
+        let first = accepted.first().map(|change| change.sequence);
+        self.cycles[to.clone()].iter_mut().for_each(|cycle| cycle.appends_from(first));
         let mut appends: Vec<_> =
             self.cycles[to.clone()].iter_mut().map(|cycle| Append::begin(cycle, accepted)).collect();
         let (mut later, mut has_looked) = (Vec::new(), false);
@@ -354,7 +359,10 @@ impl Writer {
         }
         let now = (self.shared.config.clock)();
         self.lengths_due.get_or_insert(now + EXTENT_AGE);
-        self.cycles[to].iter_mut().for_each(Cycle::appended);
+        for cycle in &mut self.cycles[to] {
+            cycle.appends_from(None);
+            cycle.appended();
+        }
         for message in later {
             self.take(message);
         }
@@ -401,7 +409,13 @@ impl Writer {
         }
         let records = &lacking.records;
         let is_done = records.is_empty() || self.append(records, number..number + 1) == [Ok(())];
-        if is_done { Ok(()) } else { Err(no_room().into()) }
+        if !is_done {
+            return Err(no_room().into());
+        }
+        // What it was given is all that another one had.
+        let had = self.shared.cycles.iter().map(CycleShared::had).max().unwrap_or_default();
+        self.shared.cycles[number].has_taken(had);
+        Ok(())
     }
 }
 

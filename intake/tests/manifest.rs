@@ -128,6 +128,28 @@ fn a_file_that_is_missing_or_anothers_is_named_and_what_it_held_is_answered_with
     lacks(&pool, &world, &shelves[0].0, &shelves[0].1, "a log in the place of a shelf");
 }
 
+/// A shelf that is there a second time under a name that the manifest does not know: nothing is missing, at any start.
+#[test]
+fn a_file_that_is_there_twice_costs_nothing_and_stays() {
+    let pool = killed(1);
+    let world = pool.world.crash(pool.world.position(), &mut Rng::new(2));
+    let (name, bytes) = named(&world, 0, "shelf").swap_remove(0);
+    let digits = name.find(".shelf").expect("it is a shelf") - 3;
+    for (twin, first) in [("fff", 10), ("ffe", 20)] {
+        let twin = format!("{}{twin}.shelf", &name[..digits]);
+        write(&world, 0, &twin, &bytes);
+        for seed in first..first + 5 {
+            let intake = try_open(&world, Config { needs_all: true, ..setting(seed) }).expect("nothing is missing");
+            assert!(intake.is_whole() && intake.take_losses().is_empty(), "{twin}, seed {seed}");
+            assert_eq!(unreadable(&intake, &pool.written, "a twin"), Vec::<Vec<u8>>::new());
+            if seed == first + 2 {
+                intake.flush().expect("there is room");
+            }
+        }
+        assert!(world.files(0).iter().any(|(name, _)| *name == twin), "what is not understood is not removed");
+    }
+}
+
 #[test]
 fn a_log_that_ends_early_has_lost_what_was_behind_that() {
     let pool = killed(1);

@@ -451,7 +451,9 @@ class Shelf:
 def manifest(data):
     """A slot: the generation, the runs, the unknown drives, and the files by their names."""
     front = Fields(data)
-    need(front.take(8) == b"LARDMNFT" and front.number(4) == 1, "a manifest")
+    need(front.take(8) == b"LARDMNFT", "a manifest")
+    version = front.number(4)
+    need(version in (1, 2), "the version of a manifest")
     length = front.number(4)
     need(16 < length <= len(data), "the length of a manifest")
     sealed = int.from_bytes(data[length - 4 : length], "little")
@@ -459,8 +461,10 @@ def manifest(data):
     fields = Fields(data[: length - 4], 16)
     found = {"pool": fields.number(16), "generation": fields.number(8)}
     runs, unknown, files = (fields.number(4) for _ in range(3))
+    rotations = fields.number(4) if version == 2 else 0
     found["runs"] = [fields.number(8) for _ in range(runs)]
     found["unknown"] = [(fields.number(16), fields.number(8)) for _ in range(unknown)]
+    found["had"] = [fields.number(8) for _ in range(rotations)]
     found["files"] = dict(_named(fields) for _ in range(files))
     need(fields.at == length - 4, "the end of a manifest")
     return found

@@ -43,8 +43,6 @@ pub(crate) struct Shelf {
     reported: AtomicBool,
     /// No number that was lost is above this one.
     bound: AtomicU64,
-    /// Its sources had numbers up to this one, as the manifest has it: a change that forgets leaves none.
-    given: AtomicU64,
 }
 
 /// How much of the edges is damaged.
@@ -94,20 +92,20 @@ impl Shelf {
         let bytes = edges.footer.map_or(bytes, |footer| footer.places().end);
         let (drive, medium, tail) = (Arc::clone(drive), Arc::clone(medium), edges.tail.unwrap_or_default());
         let (suspect, reported, bound) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(u64::MAX));
-        let (file, survey, given) = (identity.file, None, AtomicU64::new(0));
-        Self { file, drive, bytes, medium, identity, footer, tail, survey, wear, suspect, reported, bound, given }
+        let (file, survey) = (identity.file, None);
+        Self { file, drive, bytes, medium, identity, footer, tail, survey, wear, suspect, reported, bound }
     }
 
     /// The same, which is read without its nodes from now on: what of it cannot be read is known, and lost. Reads all.
     pub(crate) fn surveyed(&self, access: Access) -> Result<Self, ReadError> {
-        let found = self.survey(access)?;
+        let survey = self.survey(access)?;
         let Self { file, bytes, identity, footer, wear, .. } = *self;
         let (drive, medium, tail) = (Arc::clone(&self.drive), Arc::clone(&self.medium), self.tail.clone());
-        let (survey, suspect, reported) = (None, AtomicBool::new(false), AtomicBool::new(false));
-        let [bound, given] = [&self.bound, &self.given].map(|number| AtomicU64::new(number.load(Ordering::Relaxed)));
+        let (suspect, reported) = (AtomicBool::new(false), AtomicBool::new(false));
+        let bound = AtomicU64::new(self.bound.load(Ordering::Relaxed));
         let shelf =
-            Self { file, drive, bytes, medium, identity, footer, tail, survey, wear, suspect, reported, bound, given };
-        Ok(shelf.with(found))
+            Self { file, drive, bytes, medium, identity, footer, tail, survey: None, wear, suspect, reported, bound };
+        Ok(shelf.with(survey))
     }
 
     fn survey(&self, access: Access) -> Result<Survey, ReadError> {
@@ -186,18 +184,12 @@ impl Shelf {
         self.bound.fetch_min(last.0, Ordering::Relaxed);
     }
 
-    /// Its sources had numbers up to `last`.
-    pub(crate) fn gave(&self, last: Sequence) {
-        self.given.fetch_max(last.0, Ordering::Relaxed);
-    }
-
-    /// The largest number that was given when it was made, as far as it or the manifest says.
+    /// The largest number that it says was given.
     pub(crate) fn last(&self) -> Sequence {
         // Who forgets has a number above all that he forgets.
         let masks = self.tail.masks.iter().map(|mask| Sequence(mask.up_to.0.saturating_add(1)));
         let lost = self.tail.lost.iter().map(|part| part.max);
-        let given = Sequence(self.given.load(Ordering::Relaxed));
-        masks.chain(lost).fold(self.footer.sequences.1.max(given), Sequence::max)
+        masks.chain(lost).fold(self.footer.sequences.1, Sequence::max)
     }
 
     /// It was found to be damaged.
