@@ -142,6 +142,14 @@ impl Journal {
         self.sync();
     }
 
+    /// Writes to the segment fail from now on.
+    #[cfg(test)]
+    pub(crate) fn fail_for_test(&self) {
+        let mut state = self.state.lock();
+        let segment = state.segment.as_mut().expect("a segment is being written");
+        segment.file = File::open(&self.dir).expect("the directory can be opened to be read");
+    }
+
     /// Goes on with the journal in `dir`, which is made, for `catalog` of the rack `rack`; `nonce` is random. From now
     /// on every batch is in it.
     ///
@@ -180,6 +188,8 @@ impl Journal {
                 return Err(format!("batches before number {} are missing", number.0));
             }
             if Some(*number) == begun {
+                // A killed server has not synced it.
+                File::open(path).and_then(|file| file.sync_all()).map_err(|error| say(error.into()))?;
                 ends = ends.max(end_of(path, &self.rack).map_err(say)?);
             }
         }
@@ -240,8 +250,7 @@ impl Journal {
     pub fn check(&self) -> Option<String> {
         let until = {
             let mut state = self.state.lock();
-            let flushed = state.segment.as_mut().map_or(Ok(()), Segment::flush);
-            if flushed.is_err() || state.status.broken.is_some() {
+            if state.flush().is_err() || state.status.broken.is_some() {
                 return None; // it is due
             }
             state.last.sequence
@@ -295,7 +304,7 @@ impl Journal {
     pub fn write_since(&self, before: Sequence) -> Result<Option<Since>, SnapshotError> {
         let until = {
             let mut state = self.state.lock();
-            state.segment.as_mut().map_or(Ok(()), Segment::flush)?;
+            state.flush()?;
             state.last.sequence
         };
         let path = self.dir.join(format!("{:016x}-since.{DRAFT}", self.nonce));
@@ -356,12 +365,11 @@ impl Journal {
         if state.segment.as_ref().is_some_and(|segment| segment.before == at.sequence) {
             return Ok(at.sequence);
         }
-        if let Some(mut left) = state.segment.take() {
-            left.flush()?;
-            left.file.sync_all()?;
-        }
+        let left = state.segment.take().map_or(Ok(()), Segment::leave);
+        state.note(left)?;
         let is_after_gap = state.status.broken.is_some();
-        state.segment = Some(self.segment_at(&at, is_after_gap)?);
+        let begun = self.segment_at(&at, is_after_gap);
+        state.segment = Some(state.note(begun)?);
         Ok(at.sequence)
     }
 
@@ -389,10 +397,9 @@ impl Journal {
             return Ok(());
         }
         if state.segment.as_ref().is_some_and(|segment| segment.bytes >= SEGMENT_BYTES)
-            && let Some(mut left) = state.segment.take()
+            && let Some(left) = state.segment.take()
         {
-            left.flush()?;
-            left.file.sync_all()?;
+            left.leave()?;
         }
         if state.segment.is_none() {
             state.segment = Some(self.segment_at(&before, false)?);
@@ -407,11 +414,25 @@ impl Journal {
 
     fn unless_broken(&self, done: impl FnOnce(&mut State) -> io::Result<()>) {
         let mut state = self.state.lock();
-        if let Err(error) = done(&mut state) {
-            tracing::warn!(%error, "the journal of the catalog cannot be written; a snapshot is made anew");
-            state.segment = None;
-            state.status.broken = Some(error.to_string());
-        }
+        let done = done(&mut state);
+        state.note(done).ok();
+    }
+}
+
+impl State {
+    /// After an error the segment may end within a batch: it is left, and a snapshot is due.
+    fn note<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
+        done.inspect_err(|error| {
+            tracing::warn!(%error, "the journal of the catalog cannot be written; a new snapshot is due");
+            self.segment = None;
+            self.status.broken = Some(error.to_string());
+        })
+    }
+
+    /// Writes the batches that wait.
+    fn flush(&mut self) -> io::Result<()> {
+        let done = self.segment.as_mut().map_or(Ok(()), Segment::flush);
+        self.note(done)
     }
 }
 
@@ -420,6 +441,12 @@ impl Segment {
         self.file.write_all(&self.waiting)?;
         self.waiting.clear();
         Ok(())
+    }
+
+    /// Ends it, durably.
+    fn leave(mut self) -> io::Result<()> {
+        self.flush()?;
+        self.file.sync_all()
     }
 }
 

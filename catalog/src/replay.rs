@@ -65,7 +65,7 @@ impl<R: Records> Committer<R> {
         let (batches, lineage) = (replay.batches, replay.lineage);
         done.map_err(|failure| self.break_after(failure))?;
         let replayed = Replayed { batches, behind: lineage.behind(self.state.sequence) };
-        self.use_log_of(lineage, replayed.behind.is_some());
+        self.use_log_of(lineage, &replayed);
         if self.lineage.is_aside() && replayed.behind.is_some() {
             log.retain();
         }
@@ -76,12 +76,13 @@ impl<R: Records> Committer<R> {
     }
 
     /// Uses a log of this lineage from here on.
-    fn use_log_of(&mut self, lineage: LogLineage, is_behind: bool) {
+    fn use_log_of(&mut self, lineage: LogLineage, replayed: &Replayed) {
         self.lineage = lineage;
         (self.floor, self.logged) = (self.floor.max(self.lineage.last()), self.lineage.last());
-        let is_ahead = self.lineage.use_by(self.state.sequence);
-        self.log_use.is_held.store(self.holds_log && is_ahead, Ordering::Relaxed);
-        self.log_use.is_aside.store(is_behind, Ordering::Relaxed);
+        // Neither may be in the journal: what the log does not lead to, and what was just taken from the log.
+        let is_new = self.lineage.use_by(self.state.sequence) || replayed.batches > 0;
+        self.log_use.is_held.store(self.holds_log && is_new, Ordering::Relaxed);
+        self.log_use.is_aside.store(replayed.behind.is_some(), Ordering::Relaxed);
         self.log_use.ended_aside.store(self.lineage.is_aside(), Ordering::Relaxed);
     }
 }

@@ -80,7 +80,7 @@ pub struct SqliteOptions {
     /// Bytes logged in front of the store, with payloads, after which the store is made durable, so that the log may
     /// forget them. Bounds what a start replays.
     pub cover_after_bytes: u64,
-    /// The log is held if it does not lead to the file, which was made again: see [`Store::holds_log`].
+    /// The log is held if it does not lead to the file, or the file takes batches from it: see [`Store::holds_log`].
     pub holds_log: bool,
 }
 

@@ -150,9 +150,9 @@ pub trait Store: Send + Sync + 'static {
     /// From now on the log in front of the store, if there is one, forgets nothing: what another copy of the store
     /// needs may be there.
     fn retain_log(&self) {}
-    /// True if the log in front of the store is held: it does not lead to the store, which was made again from it, and
-    /// forgets nothing before [`Store::release_log`]. Until then no one could make the store again once more from what
-    /// the log and others have.
+    /// True if the log in front of the store is held, and forgets nothing before [`Store::release_log`]: it does not
+    /// lead to the store, which was made again from it; or the store took batches from it when it was opened, which
+    /// nothing else may have. Until then the store could not be made again once more.
     fn holds_log(&self) -> bool {
         false
     }

@@ -168,7 +168,8 @@ impl Cycle {
         self.levels_from
     }
 
-    /// A batch with numbers from `first` on is being appended; `None` ends that. A log that is opened meanwhile takes it.
+    /// A batch with numbers from `first` on is being appended; `None` ends that. A log that is opened meanwhile is for
+    /// it.
     pub(crate) fn appends_from(&mut self, first: Option<Sequence>) {
         self.appends_from = first;
     }

@@ -198,8 +198,8 @@ pub(crate) struct Manifest {
     pub(crate) runs: Vec<u64>,
     /// Drives that were missing when the manifest was made, and the last number by then: their files are unknown.
     pub(crate) unknown: Vec<(DriveUuid, Sequence)>,
-    /// For each rotation the last change that it is known to have taken, with all before; none in a manifest of version 1.
-    /// Its files may not show that number: a change that forgets leaves no record in a shelf.
+    /// For each rotation the last change that it is known to have taken, with all before; none in version 1. Its files
+    /// may not show that number: a change that forgets leaves no record in a shelf.
     pub(crate) had: Vec<Sequence>,
     pub(crate) files: Vec<Entry>,
 }

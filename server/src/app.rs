@@ -282,7 +282,9 @@ impl Boot<'_> {
             ..SqliteOptions::default()
         };
         let (store, log) = index::open(self.dir, self.purpose(), options).await?;
-        Ok((Catalog::open(Arc::new(store)).await?, log))
+        let catalog = Catalog::open(Arc::new(store)).await?;
+        boot::refuse_another_racks(&catalog, self.dir.rack_uuid()).await?;
+        Ok((catalog, log))
     }
 
     async fn boot(&self) -> Result<RunningServer, ServerError> {
@@ -293,7 +295,9 @@ impl Boot<'_> {
         let journal = self.journal(&catalog)?;
         let (staging, small, spool) = self.workshop(&catalog, log.clone()).await?;
         let catalog_age = Arc::new(CatalogAge::new(self.config.accept_older_catalog));
-        journal_keeper::lead_on((&catalog, journal.as_ref().ok()), &catalog_age, &staging, wall_ms()).await?;
+        let is_ahead = log.as_ref().is_none_or(|log| catalog.sequence_at_open() > log.last_replayed());
+        let (kept, now) = ((&catalog, journal.as_ref().ok()), (is_ahead, wall_ms()));
+        journal_keeper::lead_on(kept, &catalog_age, &staging, now).await?;
         IntakeLog::claim(log.as_deref(), &catalog, self.config.accept_older_catalog).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
         if let Some(log) = &log {

@@ -141,15 +141,22 @@ pub async fn boot(
     Ok(handle)
 }
 
-/// A new catalog becomes this rack's; that of another one is refused.
+/// A new catalog becomes this rack's.
 async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), ServerError> {
+    if catalog.rack_uuid().await?.is_none() {
+        catalog.set_rack_uuid(uuid.0).await?;
+    }
+    refuse_another_racks(catalog, uuid).await
+}
+
+/// Refuses the catalog of another rack, before anything is committed to it: that would be logged.
+pub(crate) async fn refuse_another_racks(catalog: &Catalog, uuid: RackUuid) -> Result<(), ServerError> {
     match catalog.rack_uuid().await? {
-        None => Ok(catalog.set_rack_uuid(uuid.0).await?),
-        Some(found) if found == uuid.0 => Ok(()),
-        Some(found) => Err(ServerError::Refused(format!(
+        Some(found) if found != uuid.0 => Err(ServerError::Refused(format!(
             "the catalog is that of rack {}, and all else belongs to rack {uuid}; put the right catalog back",
             RackUuid(found),
         ))),
+        _ => Ok(()),
     }
 }
 

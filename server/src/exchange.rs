@@ -15,9 +15,11 @@ use disk::DriveError;
 use disk::device::{DeviceDrive, DiskHandle};
 use disk::discover::{Disk, Refusal, Tree};
 use disk::label::{self, DriveLabel, DriveUuid, Label};
+use disk::owner::Claim;
 use model::DriveId;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The disk that is to take the place of a drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,12 +41,13 @@ impl DiskChoice {
 pub struct DiskExchange {
     register: DiskRegister,
     labels: Vec<(PathBuf, Label)>,
+    claim: Arc<Claim>,
 }
 
 impl DiskExchange {
     /// Those of `dir`.
     pub fn of(dir: &DataDir) -> Self {
-        Self { register: dir.register(), labels: dir.labels() }
+        Self { register: dir.register(), labels: dir.labels(), claim: dir.claim() }
     }
 
     /// Has the chosen disk take the place of `drive`, which failed and is a disk; that has the UUID `known`, if it is
@@ -73,13 +76,13 @@ impl DiskExchange {
         let disk = judge_disk(&rack, (drive, &link), choice.wipe.as_deref(), &volume, (&tree, &disks))?;
         let fresh = DriveLabel { device: disk.identity(), ..fresh_label(label).map_err(|error| error.to_string())? };
         let owner = self.register.owner().map_err(|error| error.to_string())?;
-        let taken = match found(&device, &disk, &fresh, (choice, known))? {
+        let taken = match found(&device, &disk, &fresh, (choice, known, &self.claim))? {
             Some(Found::Itself(uuid)) => {
                 device.put_to_sleep().map_err(|error| about(&link, &error))?;
                 Taken::Itself(uuid)
             }
             Some(_) => {
-                let taken = device.complete(owner, |directory| take(directory, &fresh, known));
+                let taken = device.complete(owner, |directory| take(directory, &fresh, known, &self.claim));
                 taken.map_err(|error| about(&link, &error))??
             }
             None => {
@@ -97,7 +100,7 @@ fn found(
     device: &DeviceDrive,
     disk: &Disk,
     fresh: &DriveLabel,
-    (choice, known): (&DiskChoice, Option<DriveUuid>),
+    (choice, known, claim): (&DiskChoice, Option<DriveUuid>, &Claim),
 ) -> Result<Option<Found>, String> {
     let volume = label::volume_name(fresh.label.rack);
     if choice.wipe.is_some() || !disk.refusals.contains(&Refusal::LardersOwn(volume)) {
@@ -105,7 +108,7 @@ fn found(
     }
     let seen = device.peek(|directory| {
         // A command that did not come to its end may have got no further than the file system.
-        if directory.exists() { look(directory, &fresh.label, known) } else { Ok(Found::Nothing) }
+        if directory.exists() { look(directory, &fresh.label, known, claim) } else { Ok(Found::Nothing) }
     });
     let seen = seen.map_err(|error| about(&disk.name, &error))?;
     seen.map(Some).map_err(|why| {

@@ -36,6 +36,12 @@ pub(crate) async fn open(dir: &DataDir, purpose: Purpose, options: SqliteOptions
         (Err(first), Err(error)) => Err(ServerError::Refused(format!(
             "{first}; nor can a start make it again from its journal and its log: {error}"
         ))),
+        // What it would acknowledge would stand against the batches that it lacks.
+        (Ok((store, _)), Err(error)) if store.behind_log().is_some() => Err(ServerError::Refused(format!(
+            "{why}; nor can a start make the catalog again from its journal and its log: {error}; put that right and \
+             start again, or put the newest catalog back; to use this one instead, set accept_older_catalog = true in \
+             larder.toml"
+        ))),
         (opened, Err(error)) => {
             tracing::error!(%error, "the catalog cannot be made again from its journal and its log");
             opened

@@ -395,9 +395,10 @@ impl IntakeLog {
     }
 }
 
-/// True if there is none, and what the catalog has acknowledged last may be in it alone.
+/// True if there is none, and what the catalog has acknowledged last may be in it alone: a catalog that cannot be read
+/// does not show whether it was closed in order.
 fn is_missing(dir: &DataDir, places: &IntakePlaces) -> bool {
-    !places.is_made() && SqliteStore::needs_log(dir.catalog())
+    !places.is_made() && SqliteStore::may_need_log(dir.catalog())
 }
 
 fn missing(places: &IntakePlaces) -> ServerError {

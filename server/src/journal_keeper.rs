@@ -58,11 +58,14 @@ pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: Dr
     }
 }
 
-/// A catalog that was recovered has batches that neither its journal nor the log in front of it has, so that nothing in
-/// them follows on one another. Before it changes at all, a snapshot is made that what comes leads on from; only then
-/// the log may forget what the catalog was recovered from. A kill before that changes nothing: the next start makes it.
-/// If it fails, the log is held until there is one ([`keep`]). A catalog that is not the newest, or not whole, has
-/// none: its run releases the log (`lineage`).
+/// At a start the log in front of the catalog forgets nothing before the journal leads to the catalog.
+///
+/// A catalog that was recovered has batches that neither its journal nor its log has (it is ahead of the log:
+/// `is_ahead`), so nothing in them follows on one another. A snapshot is made before it changes at all. A kill before
+/// that changes nothing: the next start makes it. A catalog that took batches from its log may have a journal that
+/// lacks them, after a kill. If so, or if a snapshot fails, the log is held until there is one ([`keep`]).
+///
+/// A catalog that is not the newest, or not whole, gets no snapshot: its run releases the log (`lineage`).
 ///
 /// # Errors
 /// [`ServerError`] if catalog or workshop cannot be read.
@@ -70,7 +73,7 @@ pub(crate) async fn lead_on(
     (catalog, journal): (&Catalog, Option<&Arc<Journal>>),
     age: &CatalogAge,
     staging: &Staging,
-    now_ms: u64,
+    (is_ahead, now_ms): (bool, u64),
 ) -> Result<(), ServerError> {
     if !catalog.holds_log() || !catalog_age::is_newest(age, catalog, staging).await? {
         return Ok(());
@@ -79,6 +82,13 @@ pub(crate) async fn lead_on(
         catalog.release_log();
         return Ok(());
     };
+    if journal.status().broken.is_none() {
+        catalog.release_log();
+        return Ok(());
+    }
+    if !is_ahead {
+        return Ok(());
+    }
     match snapshot(catalog.clone(), Arc::clone(journal), now_ms).await {
         Ok(_) => catalog.release_log(),
         Err(error) => {

@@ -52,6 +52,7 @@ impl Offline {
             let options = SqliteOptions { sequence_min, holds_log: true, ..SqliteOptions::default() };
             let (store, _) = index::open(&dir, Purpose::default(), options).await?;
             let catalog = Catalog::open(Arc::new(store)).await?;
+            boot::refuse_another_racks(&catalog, dir.rack_uuid()).await?;
             dir.give_what_root_made()?;
             let layout = synthesise(dir.rack())?;
             Ok(Self { dir, catalog, layout })
@@ -115,7 +116,7 @@ impl Offline {
             let taken = if replace::is_device(self.dir.rack(), drive) {
                 DiskExchange::of(&self.dir).take(drive, choice, known).map(|(taken, _)| taken)
             } else if choice.is_empty() {
-                replace::take(&path, &fresh_label(label)?, known)
+                replace::take(&path, &fresh_label(label)?, known, &self.dir.claim())
             } else {
                 Err(replace::not_a_disk(drive, &path))
             };

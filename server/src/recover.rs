@@ -37,8 +37,8 @@ use crate::intake_log::IntakeLog;
 use crate::offline_rack::{OfflineRack, unless_interrupted};
 use crate::users::ROOT;
 use catalog::{
-    Adopted, Adoption, Catalog, DriveRecord, JournalFiles, Loaded, Sequence, SqliteOptions, SqliteStore, Store,
-    check_snapshot, load_snapshot,
+    Adopted, Adoption, Catalog, CatalogError, DriveRecord, JournalFiles, Loaded, Sequence, SnapshotError,
+    SqliteOptions, SqliteStore, Store, StoreError, check_snapshot, load_snapshot,
 };
 use disk::clock::{self, wall_ms};
 use disk::{DirectoryDrive, Drive, RackUuid};
@@ -144,6 +144,10 @@ pub(crate) async fn from_workshop(dir: &DataDir) -> Result<Option<String>, Serve
         let is_complete = match load_snapshot(snapshot, &segments, &draft, &mut Progress::default().shown()) {
             Ok(loaded) if loaded.rack == dir.rack_uuid().0 => loaded.damaged == 0 && is_led_to_by(dir, &draft).await?,
             Ok(_) => false,
+            Err(error) if is_of_the_draft(&error) => {
+                remove_drafts(&place)?;
+                return Err(unusable(&draft, &error.to_string()));
+            }
             Err(error) => {
                 tracing::warn!(%error, path = %snapshot.display(), "a snapshot of the catalog cannot be used");
                 false
@@ -157,6 +161,11 @@ pub(crate) async fn from_workshop(dir: &DataDir) -> Result<Option<String>, Serve
         remove_drafts(&place)?;
     }
     Ok(None)
+}
+
+/// True if the draft could not be written, so that the snapshot is not to blame.
+fn is_of_the_draft(error: &SnapshotError) -> bool {
+    matches!(error, SnapshotError::Catalog(CatalogError::Store(StoreError::Full | StoreError::Failed(_))))
 }
 
 /// How far the loading of a snapshot is, for the log of a start.
@@ -183,7 +192,9 @@ async fn is_led_to_by(dir: &DataDir, draft: &Path) -> Result<bool, ServerError> 
     let Some(log) = IntakeLog::look_at_all(dir)? else { return Ok(false) };
     let mut report = Report::default();
     let Opened { catalog, is_in_use_aside, .. } = opened(draft, Some(&log), Missing::IsKnown, &mut report).await?;
-    if is_in_use_aside || report.behind_log.is_some() || catalog.incomplete().is_some() {
+    // The last batch always stays in the log. One without any is another's, or new.
+    let is_empty = log.last_replayed() == Sequence::default();
+    if is_empty || is_in_use_aside || report.behind_log.is_some() || catalog.incomplete().is_some() {
         return Ok(false);
     }
     let staged = Arc::new(DirectoryDrive::open(dir.workshop().join("staged"))?) as Arc<dyn Drive>;
@@ -355,7 +366,9 @@ pub async fn finish(
     };
     let Survey { slots_end, marked_runs: marked } = survey;
     catalog.skip_slots(slots_end).await?;
-    if catalog.runs().await?.unwrap_or_default().iter().any(|run| marked.contains(run)) {
+    // A copy that was made while a run went on knows that run, and not all that it staged.
+    let has_all = report.behind_log.is_none() && report.base.is_none_or(|base| base.source == Source::Journal);
+    if has_all && catalog.runs().await?.unwrap_or_default().iter().any(|run| marked.contains(run)) {
         return Ok(());
     }
     // Without a run of its own nothing that the catalog does not know there is garbage.

@@ -1,14 +1,15 @@
 //! An empty directory in the place of a drive that failed becomes that drive: it gets the drive's label. One that has
 //! the label of the very drive that failed is that drive, and is taken back with all that is on it.
 //!
-//! Invariants: a directory is labelled only if there is nothing in it (but what a fresh file system has); no directory
-//! is made; a label is never written over. One without a byte is what a kill in the middle of a labelling has left, and
-//! is no label. Drives that are whole disks are replaced in `exchange.rs`.
+//! Invariants: a directory is labelled only if it is empty (but for what a fresh file system has); no directory is
+//! created; a label is never overwritten; a directory that another server owns is left untouched. A label of zeros is
+//! left by a kill while the label was written, and counts as none. Drives that are whole disks are replaced in
+//! `exchange.rs`.
 
 use crate::report::{DriveReport, ReplacedReport};
 use catalog::{Catalog, CatalogError};
 use disk::label::{self, DriveLabel, DriveUuid, Label};
-use disk::owner;
+use disk::owner::{self, Claim};
 use engine::GroupLeft;
 use model::{DriveId, GroupId, RackSpec};
 use std::fs;
@@ -107,18 +108,20 @@ pub(crate) enum Found {
     Nothing,
 }
 
-/// Looks into the directory `path`, which must be there and empty; or finds there, by its label, the drive that failed
-/// in the place `label`. That has the UUID `known`, if it is one that took the place of another; if not, no drive was
-/// ever labelled for this place but that one. A directory that holds a label of this place with another UUID, and
-/// nothing else, was labelled before, by a command that did not come to its end.
+/// Looks into the directory `path`, which must exist, belong to no other server by `claim`, and be empty; or finds
+/// there, by its label, the drive that failed in the place `label`. That has the UUID `known`, if it is one that took
+/// the place of another; if not, no other drive was ever labelled for this place. A directory with nothing but a label
+/// of this place and another UUID was labelled before, by a command that was cut short.
 ///
 /// # Errors
-/// Why it does not become a drive, with the mend.
-pub(crate) fn look(path: &Path, place: &Label, known: Option<DriveUuid>) -> Result<Found, String> {
+/// Why it does not become a drive, with the fix.
+pub(crate) fn look(path: &Path, place: &Label, known: Option<DriveUuid>, claim: &Claim) -> Result<Found, String> {
     let (shown, label_name) = (path.display(), label::file_name());
     let mut names = names_in(path)?;
-    // An owner mark beside a label does not count as content.
-    names.retain(|name| *name != owner::file_name().as_str());
+    claim.check_owner(path).map_err(|error| format!("{shown} is not taken: {error}"))?;
+    let is_blank = is_blank_label(path);
+    // Neither an owner mark nor a blank label counts as content.
+    names.retain(|name| *name != owner::file_name().as_str() && !(is_blank && *name == label_name.as_str()));
     let found = fs::read(path.join(label_name.as_str())).ok().and_then(|block| DriveLabel::decode(&block).ok());
     let found = found.filter(|found| (found.label.rack, found.label.drive) == (place.rack, place.drive));
     let holds_more = names.iter().any(|name| *name != label_name.as_str());
@@ -146,12 +149,12 @@ pub(crate) fn look(path: &Path, place: &Label, known: Option<DriveUuid>) -> Resu
 ///
 /// # Errors
 /// As those of `look`, and of the label. Nothing that was there is changed.
-pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>) -> Result<Taken, String> {
-    remove_blank_label(path)?;
-    match look(path, &fresh.label, known)? {
+pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>, claim: &Claim) -> Result<Taken, String> {
+    match look(path, &fresh.label, known, claim)? {
         Found::Itself(uuid) => Ok(Taken::Itself(uuid)),
         Found::Labelled(uuid) => Ok(Taken::Another(uuid)),
         Found::Nothing => {
+            remove_blank_label(path)?;
             let mend = "see that the drive can be written, empty it, and run this again";
             let written = label::write_directories(&[(path.to_owned(), fresh.clone())]);
             let written = written.map(|()| Taken::Another(fresh.uuid));
@@ -160,14 +163,17 @@ pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>) -> Result
     }
 }
 
-/// Removes a label that a labelling which did not come to its end has left without a byte of its own, if nothing else
-/// is in the directory `path`.
+/// True if the label in the directory `path` has no byte but zeros: a kill ended the command that wrote it.
+fn is_blank_label(path: &Path) -> bool {
+    fs::read(path.join(label::file_name().as_str())).is_ok_and(|block| block.iter().all(|byte| *byte == 0))
+}
+
+/// Removes a blank label from the directory `path`, which has no other content.
 fn remove_blank_label(path: &Path) -> Result<(), String> {
-    let at = path.join(label::file_name().as_str());
-    let is_blank = fs::read(&at).is_ok_and(|block| block.iter().all(|byte| *byte == 0));
-    if !is_blank || names_in(path)?.len() > 1 {
+    if !is_blank_label(path) {
         return Ok(());
     }
+    let at = path.join(label::file_name().as_str());
     fs::remove_file(&at).map_err(|error| format!("removing the blank {}: {error}; remove it", at.display()))
 }
 
@@ -216,10 +222,41 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use disk::label::{Device, RackUuid};
+    use disk::owner::Runs;
+    use lineage::{OwnRuns, RunId};
 
     fn label(drive: u32) -> DriveLabel {
         let label = Label { rack: RackUuid([7; 16]), rack_name: "cold".into(), drive: DriveId(drive) };
         DriveLabel { label, uuid: DriveUuid([9; 16]), labelled_ms: 5, device: Device::None }
+    }
+
+    /// The claim of a data directory whose only run is `run`.
+    fn claim_of(run: u64) -> Claim {
+        let known = [RunId(run)].into();
+        let own = OwnRuns { known, previous: None, current: Some(RunId(run)), accepted_ms: 0 };
+        let (rack, directory) = (RackUuid([7; 16]), [1; 16]);
+        let place = format!("server {run}");
+        Claim::new(Runs { rack, directory, own, place, path: "/srv/cold".into() }, 10)
+    }
+
+    fn claim() -> Claim {
+        claim_of(1)
+    }
+
+    #[test]
+    fn a_directory_that_another_server_has_marked_is_left_untouched() {
+        let place = tempfile::tempdir().unwrap();
+        let listed = || names_in(place.path()).unwrap();
+        drop(claim_of(2).acquire(place.path()).unwrap());
+        let error = take(place.path(), &label(3), None, &claim()).unwrap_err();
+        assert!(error.contains("server 2") && error.contains("larder take-over --data /srv/cold"), "{error}");
+        assert_eq!(listed(), ["larder.owner"], "no label was written");
+        assert_eq!(take(place.path(), &label(3), None, &claim_of(2)), Ok(Taken::Another(label(3).uuid)));
+        // Nor is a labelled drive taken back, and its owner's lock does not matter.
+        let held = claim_of(2);
+        held.hold(place.path()).unwrap();
+        assert!(take(place.path(), &label(3), Some(label(3).uuid), &claim()).unwrap_err().contains("server 2"));
+        assert_eq!(take(place.path(), &label(3), Some(label(3).uuid), &held), Ok(Taken::Itself(label(3).uuid)));
     }
 
     #[test]
@@ -228,11 +265,11 @@ mod tests {
         let at = place.path().join(label::file_name().as_str());
         for blank in [&[][..], &[0; 4096]] {
             fs::write(&at, blank).unwrap();
-            assert_eq!(take(place.path(), &label(4), None), Ok(Taken::Another(DriveUuid([9; 16]))));
+            assert_eq!(take(place.path(), &label(4), None, &claim()), Ok(Taken::Another(DriveUuid([9; 16]))));
         }
         fs::write(&at, b"").unwrap();
         fs::write(place.path().join("a.stack"), b"what lies there").unwrap();
-        assert!(take(place.path(), &label(4), None).unwrap_err().contains("is not empty"));
+        assert!(take(place.path(), &label(4), None, &claim()).unwrap_err().contains("is not empty"));
         assert_eq!(fs::read(&at).unwrap(), b"");
     }
 
@@ -240,15 +277,15 @@ mod tests {
     fn only_an_empty_directory_is_taken_and_once_more_after_a_crash() {
         let root = tempfile::tempdir().unwrap();
         let place = root.path().join("0003");
-        assert!(take(&place, &label(3), None).unwrap_err().starts_with("there is no directory "));
+        assert!(take(&place, &label(3), None, &claim()).unwrap_err().starts_with("there is no directory "));
         assert!(!place.exists(), "none is made");
         fs::create_dir_all(place.join(FRESH)).unwrap();
         let again = DriveLabel { uuid: DriveUuid([8; 16]), ..label(3) };
         for fresh in [&label(3), &again] {
-            assert_eq!(take(&place, fresh, None).unwrap(), Taken::Another(label(3).uuid));
+            assert_eq!(take(&place, fresh, None, &claim()).unwrap(), Taken::Another(label(3).uuid));
         }
         assert!(
-            take(&place, &label(4), None).unwrap_err().contains("is not empty (the label of another drive"),
+            take(&place, &label(4), None, &claim()).unwrap_err().contains("is not empty (the label of another drive"),
             "another's label stays"
         );
         assert_eq!(DriveLabel::decode(&fs::read(place.join("larder.label")).unwrap()).unwrap(), label(3));
@@ -259,30 +296,30 @@ mod tests {
         for found in ["Letters", ".hidden", "0000000000000001.000.stack", "larder.label"] {
             let place = tempfile::tempdir().unwrap();
             fs::write(place.path().join(found), b"dear").unwrap();
-            let error = take(place.path(), &label(3), None).unwrap_err();
+            let error = take(place.path(), &label(3), None, &claim()).unwrap_err();
             assert!(error.contains("is not empty"), "{error}");
             assert_eq!(fs::read(place.path().join(found)).unwrap(), b"dear");
             assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
         }
         let place = tempfile::tempdir().unwrap();
         fs::create_dir(place.path().join("Holiday pictures")).unwrap();
-        assert!(take(place.path(), &label(3), None).unwrap_err().contains("Holiday pictures"));
+        assert!(take(place.path(), &label(3), None, &claim()).unwrap_err().contains("Holiday pictures"));
     }
 
     #[test]
     fn the_drive_that_failed_is_known_by_its_label_and_no_other_is() {
         let place = tempfile::tempdir().unwrap();
-        take(place.path(), &label(3), None).unwrap();
+        take(place.path(), &label(3), None, &claim()).unwrap();
         fs::write(place.path().join("0000000000000001.000.stack"), b"dear").unwrap();
         let fresh = DriveLabel { uuid: DriveUuid([8; 16]), ..label(3) };
         let own = label(3).uuid;
         for known in [None, Some(own)] {
-            assert_eq!(take(place.path(), &fresh, known).unwrap(), Taken::Itself(own));
+            assert_eq!(take(place.path(), &fresh, known, &claim()).unwrap(), Taken::Itself(own));
         }
-        let older = take(place.path(), &fresh, Some(DriveUuid([1; 16]))).unwrap_err();
+        let older = take(place.path(), &fresh, Some(DriveUuid([1; 16])), &claim()).unwrap_err();
         assert!(older.contains("is not empty"), "one that was replaced since: {older}");
-        assert!(take(place.path(), &label(4), None).unwrap_err().contains("is not empty"));
+        assert!(take(place.path(), &label(4), None, &claim()).unwrap_err().contains("is not empty"));
         fs::remove_file(place.path().join("0000000000000001.000.stack")).unwrap();
-        assert_eq!(take(place.path(), &fresh, Some(own)).unwrap(), Taken::Itself(own), "nothing was on it");
+        assert_eq!(take(place.path(), &fresh, Some(own), &claim()).unwrap(), Taken::Itself(own), "nothing was on it");
     }
 }

@@ -69,7 +69,15 @@ class Owners(SystemTest):
         self.assertEqual(second.stop(), 0)
         found = larder("verify", "--data", copy, "--json", timeout=300)
         self.assertIn(OTHER, found.stdout)
+        self.assertEqual(larder("drive", "fail", "3", "--force", "--data", copy).returncode, 0)
+        refused = larder("drive", "replace", "3", "--data", copy)
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        self.assertIn(f"larder take-over --data {copy}", refused.stderr)
+        recovered = larder("recover", "--replace", "--data", copy, "--json", timeout=300)
+        self.assertIn(OTHER, recovered.stdout + recovered.stderr)
         self.assertEqual(self.marks(data), marks)
+        self.assertEqual(sorted(first.stacks()), stacks)
+        self.reads_all(first, objects)
         self.assertEqual(first.stop(), 0)
 
     def test_after_the_operators_word_the_copy_goes_on_as_an_older_directory_and_the_original_is_refused(self):

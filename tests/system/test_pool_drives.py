@@ -31,7 +31,7 @@ class PoolDrives(SystemTest):
 
 class Sleeping(PoolDrives):
     def test_drives_that_idle_sleep_and_a_read_starts_the_one_that_it_needs(self):
-        data = self.pooled(4, **{"metrics.listen": "127.0.0.1:0"})
+        data = self.pooled(4)
         server = self.serve(data)
         objects = {f"{number:03}": noise(20_000 + number, number) for number in range(100)}
         server.filled(objects)

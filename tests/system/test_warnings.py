@@ -14,8 +14,7 @@ import faults
 import test_pool
 from harness import BRISK, FILES, STAYING, SystemTest, larder, noise, refusal
 
-METRICS = {"metrics.listen": "127.0.0.1:0"}
-PACKS = {**BRISK, **METRICS, "migrate.pack_size": "700 kB"}
+PACKS = {**BRISK, "migrate.pack_size": "700 kB"}
 
 
 class Warnings(SystemTest):
@@ -53,7 +52,7 @@ class Warnings(SystemTest):
 
 class InTheWorkshop(Warnings):
     def test_staged_files_that_are_missing_or_damaged(self):
-        server = self.rack(settings={**STAYING, **FILES, **METRICS})
+        server = self.rack(settings={**STAYING, **FILES})
         objects = {f"k{n}": noise(70_000, n) for n in range(3)}
         server.filled(objects)
         self.warns(server, "staged_stays")
@@ -64,7 +63,7 @@ class InTheWorkshop(Warnings):
         with open(path["k1"], "r+b") as file:
             file.seek(60_000)
             file.write(b"rotten")
-        self.configure(server.data, {**BRISK, **METRICS})
+        self.configure(server.data, {**BRISK})
         server = self.serve(server.data)
         self.warns(server, "staged_missing", "quarantined")
         self.assertEqual(server.stop(), 0)
@@ -77,7 +76,7 @@ class InTheWorkshop(Warnings):
 
     def test_a_disk_without_room(self):
         shim = self.shim()
-        server = self.serve(self.made(**STAYING, **FILES, **METRICS), shim.environment())
+        server = self.serve(self.made(**STAYING, **FILES), shim.environment())
         server.filled({"kept": noise(70_000, 1)})
         shim.arm("fail", [("create", "/staged/s-", 1)], faults.FOREVER, errno.ENOSPC)
         self.assertGreaterEqual(server.ask("PUT", "/pantry/new", body=b"n" * 70_000)[0], 500)
@@ -96,7 +95,7 @@ class InTheWorkshop(Warnings):
 class OfTheCatalog(Warnings):
     def test_one_that_takes_no_changes_since_a_sync_failed(self):
         shim = self.shim()
-        server = self.serve(self.made(**STAYING, **METRICS), shim.environment())
+        server = self.serve(self.made(**STAYING), shim.environment())
         server.filled({"kept": noise(70_000, 1)})
         shim.arm("fail", [("sync", "/intake/", 1)])
         self.assertGreaterEqual(server.ask("PUT", "/pantry/new", body=b"x" * 5000)[0], 500)
@@ -106,7 +105,7 @@ class OfTheCatalog(Warnings):
 
     def test_a_journal_that_cannot_be_written(self):
         shim = self.shim()
-        data = self.made(**STAYING, **METRICS)
+        data = self.made(**STAYING)
         shim.arm("fail", [("create", "/journal/", 1)], faults.FOREVER, errno.ENOSPC)
         server = self.serve(data, shim.environment())
         server.filled({"k": b"kept"})
@@ -155,7 +154,7 @@ class OfTheCatalog(Warnings):
         self.is_calm(server, "catalog_copy_lost")
 
     def test_logs_that_are_kept_until_the_catalog_is_whole_again(self):
-        server = self.rack("nas8", {**STAYING, **METRICS})
+        server = self.rack("nas8", {**STAYING})
         objects = {f"k{n}": noise(20_000, n) for n in range(3)}
         server.filled(objects)
         self.assertEqual(server.stop(), 0)
@@ -329,7 +328,7 @@ class OfThePool(Warnings):
     description = test_pool.Pool.description
 
     def pooled(self, drives):
-        return self.made(self.description([None] * drives), **{**STAYING, **METRICS, "intake.below": "1 MiB"})
+        return self.made(self.description([None] * drives), **{**STAYING, "intake.below": "1 MiB"})
 
     def test_a_pool_that_was_made_with_too_few_drives_for_two_copies(self):
         data = self.pooled(4)

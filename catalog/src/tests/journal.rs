@@ -5,6 +5,7 @@ use crate::journal::{Journal, JournalFiles};
 use crate::snapshot::{Loaded, load_snapshot};
 use crate::store::{Batch, Store, Write};
 use crate::{Catalog, SqliteStore};
+use lineage::Sequence;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -96,6 +97,30 @@ async fn a_lost_catalog_is_made_again_after_any_number_of_restarts() {
     process.journal.snapshot(&process.catalog, 1).await.unwrap();
     assert_eq!(count(), (2, 2));
     is_whole(dir.path(), &process).await;
+}
+
+#[tokio::test]
+async fn a_write_that_fails_makes_a_snapshot_due_whoever_meets_it() {
+    for meets in ["a check", "a copy", "a snapshot"] {
+        let dir = tempfile::tempdir().unwrap();
+        let process = Process::begin(dir.path(), 9);
+        process.journal.snapshot(&process.catalog, 1).await.unwrap();
+        process.write(0..5).await;
+        process.journal.fail_for_test();
+        process.write(5..10).await;
+        assert_eq!(process.broken(), None, "they wait to be written");
+        match meets {
+            "a check" => assert_eq!(process.journal.check(), None, "a snapshot is due"),
+            "a copy" => assert!(process.journal.write_since(Sequence(0)).is_err()),
+            _ => assert!(process.journal.snapshot(&process.catalog, 1).await.is_err()),
+        }
+        assert!(process.broken().is_some(), "{meets}");
+        process.write(10..15).await;
+        process.journal.snapshot(&process.catalog, 1).await.unwrap();
+        assert_eq!(process.broken(), None);
+        process.write(15..20).await;
+        is_whole(dir.path(), &process).await;
+    }
 }
 
 /// Flips a bit in the middle of the file at `path`.

@@ -63,6 +63,21 @@ impl Claim {
         checked
     }
 
+    /// Checks that no other server owns the medium in `directory`, which this process may have locked. Writes nothing.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// [`DriveError::Owner`], or another [`DriveError`] if the mark cannot be read.
+    pub fn check_owner(&self, directory: &Path) -> Result<(), DriveError> {
+        let path = directory.join(FILE);
+        match open(&path, false).map_err(|error| failed("opening", &path, error))? {
+            Some((file, _)) => {
+                self.new_mark(found(&file, &path)?.as_ref(), wall_ms()).map(drop).map_err(DriveError::from)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Lists the medium in `directory` as refused, or no longer.
     fn note(&self, directory: &Path, error: Option<&DriveError>) {
         let mut refused = self.refused.lock();
@@ -74,17 +89,13 @@ impl Claim {
 
     fn acquire_on(&self, directory: &Path, writes: bool) -> Result<OwnerLock, DriveError> {
         let path = directory.join(FILE);
-        let failed = |doing: &str, error| DriveError::of_system(format!("{doing} {}", path.display()), error);
-        let opened = open(&path, writes).map_err(|error| failed("opening", error))?;
+        let opened = open(&path, writes).map_err(|error| failed("opening", &path, error))?;
         let Some((file, is_writable)) = opened else { return Ok(OwnerLock { _locked: None }) };
         lock(&file, writes).map_err(|error| match error {
             TryLockError::WouldBlock => OwnerError::InUse(directory.to_owned()).into(),
-            TryLockError::Error(error) => failed("locking", error),
+            TryLockError::Error(error) => failed("locking", &path, error),
         })?;
-        let found = read(&file).map_err(|error| match error {
-            MarkError::Version(version) => OwnerError::OtherVersion(version).into(),
-            MarkError::System(error) => failed("reading", error),
-        })?;
+        let found = found(&file, &path)?;
         let mark = self.new_mark(found.as_ref(), wall_ms())?;
         if let Some(mark) = mark.filter(|_| is_writable) {
             close_to_others(directory);
@@ -93,11 +104,23 @@ impl Claim {
                 Err(error) if error.kind() == io::ErrorKind::StorageFull && found.is_none() => {
                     tracing::warn!(path = %path.display(), "a full medium is used without an owner mark");
                 }
-                written => written.map_err(|error| failed("writing", error))?,
+                written => written.map_err(|error| failed("writing", &path, error))?,
             }
         }
         Ok(OwnerLock { _locked: self.lock_slot().map(|room| (file, room)) })
     }
+}
+
+fn failed(doing: &str, path: &Path, error: io::Error) -> DriveError {
+    DriveError::of_system(format!("{doing} {}", path.display()), error)
+}
+
+/// The newest readable mark in `file`, which is at `path`.
+fn found(file: &File, path: &Path) -> Result<Option<OwnerMark>, DriveError> {
+    read(file).map_err(|error| match error {
+        MarkError::Version(version) => OwnerError::OtherVersion(version).into(),
+        MarkError::System(error) => failed("reading", path, error),
+    })
 }
 
 /// Locks the mark, exclusively or shared. A file system without locks is used without.

@@ -40,10 +40,15 @@ pub(super) async fn gather(
         let mut drives = GroupDrives::wake((rack, dir.rack_uuid()), group, &mut unusable, watch).await;
         let found = drives.stacks(&mut unusable, watch).await;
         for (blob, stacks) in &found {
-            if may_have_copy(*blob)
-                && let Err(why) = bring(&drives, *blob, stacks, into).await
-            {
-                watch(Step::Unusable(&format!("blob {blob}: {why}")));
+            if may_have_copy(*blob) {
+                match bring(&drives, *blob, stacks, into).await {
+                    Err(Failure::Copy(why)) => watch(Step::Unusable(&format!("blob {blob}: {why}"))),
+                    Err(Failure::Disk(path, error)) => {
+                        drives.rest(rack, watch).await;
+                        return Err(ServerError::Io(format!("writing {}", path.display()), error));
+                    }
+                    Ok(()) => {}
+                }
             }
             pass.blob(0, watch);
         }
@@ -54,8 +59,22 @@ pub(super) async fn gather(
     Ok(())
 }
 
+/// Why a copy was not brought.
+enum Failure {
+    /// It cannot be read.
+    Copy(String),
+    /// This file cannot be written.
+    Disk(PathBuf, io::Error),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self::Copy(why)
+    }
+}
+
 /// Brings the copies in the blob `id` into `into`.
-async fn bring(drives: &GroupDrives, id: BlobId, stacks: &Stacks, into: &Path) -> Result<(), String> {
+async fn bring(drives: &GroupDrives, id: BlobId, stacks: &Stacks, into: &Path) -> Result<(), Failure> {
     // Without a header it was never written to its end, unless all of them are damaged.
     let Some(header) = drives.header(id, stacks).await else { return Ok(()) };
     let there = drives.with_drives(stacks);
@@ -83,17 +102,17 @@ fn file_name(content: CopyContent, blob: BlobId) -> String {
     }
 }
 
-async fn write(mut reader: StackReader, blob: &Blob, entry: &IndexEntry, path: &Path) -> Result<(), String> {
+async fn write(mut reader: StackReader, blob: &Blob, entry: &IndexEntry, path: &Path) -> Result<(), Failure> {
     let end = entry.offset.checked_add(entry.object.bytes).filter(|end| *end <= blob.payload_bytes);
-    let end = end.ok_or("a copy of the catalog is not within it")?;
-    let mut sink = Sink::make(path.to_owned()).map_err(text)?;
+    let end = end.ok_or_else(|| "a copy of the catalog is not within it".to_owned())?;
+    let mut sink = Sink::make(path.to_owned()).map_err(|error| Failure::Disk(path.to_owned(), error))?;
     let read = reader.read(entry.offset..end, &mut sink).await;
     if let Some(error) = sink.failed {
-        return Err(format!("{}: {error}", sink.path.display()));
+        return Err(Failure::Disk(sink.path, error));
     }
     read.map_err(text)?;
     if sink.checksum.finalize() != entry.checksum {
-        return Err("a copy of the catalog is not the one that was packed".into());
+        return Err("a copy of the catalog is not the one that was packed".to_owned().into());
     }
     Ok(())
 }

@@ -118,7 +118,8 @@ impl StatusService {
         }
         let labelled = async {
             let known = self.context.catalog.replacements().await.map_err(text)?.remove(&drive).map(DriveUuid);
-            let take = move || replace::take(&path, &fresh_label(label).map_err(text)?, known);
+            let claim = self.notices.claim.clone().ok_or("this server has no data directory")?;
+            let take = move || replace::take(&path, &fresh_label(label).map_err(text)?, known, &claim);
             tokio::task::spawn_blocking(take).await.unwrap_or_else(|error| Err(error.to_string()))
         };
         self.replace_with(drive, labelled).await.map(Some)
