@@ -146,6 +146,10 @@ fn text(report: &Report) -> String {
         let objects = counted(report.removed, "object");
         row("removed", format!("{objects}, whose bytes had been removed from all drives since"));
     }
+    if report.moved_back > 0 {
+        let objects = counted(report.moved_back, "object");
+        row("moved back", format!("{objects}, which had left the rack for the workshop since"));
+    }
     if report.staged > 0 {
         let objects = counted(report.staged, "object");
         row("lost", format!("{objects} that were in the workshop alone: listed, and GETs of them fail"));

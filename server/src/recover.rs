@@ -9,7 +9,7 @@
 //!    batch it has, is adopted with the objects in the index of its pack (`catalog/src/adopt.rs`). A stack that lies
 //!    elsewhere than the catalog knows is counted where it is, and a stack missing from a readable drive is marked as
 //!    lost, so the server rebuilds it. A blob of which nothing is left, although all of its
-//!    drives are there, was removed after that batch, and its objects before.
+//!    drives are there, was removed after that batch; its objects were deleted before, or are in the workshop.
 //! 4. The recovered catalog takes the workshop's mark for its own. Staged files that it does not know stay where they
 //!    are.
 //!
@@ -23,11 +23,12 @@
 mod copies;
 mod drives;
 mod group;
+mod moved_back;
 mod publish;
 mod report;
 mod sources;
 
-pub use group::Rack;
+pub use group::{Based, Rack};
 pub use report::{Base, Options, Pass, Report, Source, Step};
 
 use crate::boot;
@@ -107,7 +108,8 @@ async fn recover(
         let Opened { catalog, known_until, .. } = opened(&draft, workshop.log.as_ref(), given_up, &mut report).await?;
         let order = Arc::new(SqliteStore::open(place.with_file_name(ORDER))?);
         let may_be_older = report.base.is_some_and(|base| base.source != Source::Journal);
-        let based = Based { catalog: &catalog, known_until, may_be_older };
+        let staging = workshop.staging();
+        let based = Based { catalog: &catalog, known_until, may_be_older, staging: staging.as_ref() };
         let of_rack = Rack { spec: dir.rack(), uuid: dir.rack_uuid(), drives: rack };
         reconcile(of_rack, based, order, &mut report, watch).await?;
         if report.base.is_none() && report.blobs == 0 && report.drives_unusable > 0 {
@@ -202,29 +204,20 @@ async fn is_led_to_by(dir: &DataDir, draft: &Path) -> Result<bool, ServerError> 
     Ok(true)
 }
 
-/// What the recovered catalog begins with.
-pub struct Based<'a> {
-    /// The catalog, with all that copies of the old one and the log have.
-    pub catalog: &'a Catalog,
-    /// The number of the last batch of the old one that it has; 0 if it has nothing.
-    pub known_until: Sequence,
-    /// The old one may have had batches after that one.
-    pub may_be_older: bool,
-}
-
 /// Step 3: the catalog learns what the drives have beyond it. `order` is an empty store, of no use afterwards.
 ///
 /// # Errors
 /// [`ServerError`]; the catalog is of no use then.
 pub async fn reconcile(
     rack: Rack<'_>,
-    Based { catalog, known_until, may_be_older }: Based<'_>,
+    based: Based<'_>,
     order: Arc<dyn Store>,
     report: &mut Report,
     watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<(), ServerError> {
-    let mut adoption = Adoption::new(catalog.clone(), order, known_until);
-    drives::adopt_all(rack, catalog, (&mut adoption, may_be_older), report, watch).await?;
+    let catalog = based.catalog;
+    let mut adoption = Adoption::new(catalog.clone(), order, based.known_until);
+    drives::adopt_all(rack, &based, &mut adoption, report, watch).await?;
     let Adopted { objects, bytes, dead, buckets } = adoption.totals;
     (report.objects, report.bytes, report.dead, report.buckets) = (objects, bytes, dead, buckets);
     report.failed = catalog.failed_drives().await?.into_iter().map(|(drive, _)| drive.0).collect();

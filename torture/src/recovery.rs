@@ -140,7 +140,9 @@ impl Loss<'_> {
         let drives = (0..site.spec.drives.len()).map(|drive| site.faulty(drive)).collect();
         let mut drives = OfflineRack::over(&site.spec, None, drives);
         let rack = Rack { spec: &site.spec, uuid: RACK, drives: &mut drives };
-        let based = Based { catalog: &catalog, known_until, may_be_older: left != Left::Journal };
+        let staging = Staging::new(site.faulty(site.disks()[0]), u64::MAX);
+        let may_be_older = left != Left::Journal;
+        let based = Based { catalog: &catalog, known_until, may_be_older, staging: Some(&staging) };
         let (order, mut report) = (Arc::new(MemoryStore::new()), Report::default());
         let journal = &site.journal;
         let watch = |step: recover::Step<'_>| {

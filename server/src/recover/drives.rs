@@ -3,7 +3,8 @@
 //! them at its start; and what was removed since is forgotten. Group after group, so that each has to be awake once;
 //! memory holds the names on the drives of one group, and the index of one pack.
 
-use super::group::{GroupDrives, Rack, Stacks};
+use super::group::{Based, GroupDrives, Rack, Stacks};
+use super::moved_back::MovedBack;
 use super::report::{Pass, Report, Step};
 use crate::error::ServerError;
 use crate::offline_rack::OfflineRack;
@@ -25,8 +26,8 @@ const NO_SLOT: u64 = 0;
 /// moment before the last one, and what is gone from all drives of a blob was removed after it.
 pub(super) async fn adopt_all(
     Rack { spec, uuid, drives: rack }: Rack<'_>,
-    catalog: &Catalog,
-    (adoption, may_be_older): (&mut Adoption, bool),
+    &Based { catalog, may_be_older, staging, .. }: &Based<'_>,
+    adoption: &mut Adoption,
     report: &mut Report,
     watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<(), ServerError> {
@@ -38,7 +39,7 @@ pub(super) async fn adopt_all(
         recovery.group(group).await?;
     }
     recovery.report.drives_unusable = recovery.unusable.len() as u64;
-    recovery.forget_removed().await
+    recovery.forget_removed(MovedBack::new(staging)).await
 }
 
 struct Recovery<'a> {
@@ -124,8 +125,9 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Forgets the objects in blobs that were removed: their stacks go only when nothing lives in them any more.
-    async fn forget_removed(&mut self) -> Result<(), ServerError> {
+    /// Forgets the objects in blobs that were removed: their stacks go only when nothing lives in them any more. An
+    /// object that was moved back to the workshop before is there.
+    async fn forget_removed(&mut self, mut moved_back: MovedBack<'_>) -> Result<(), ServerError> {
         if self.removed.is_empty() {
             return Ok(());
         }
@@ -134,9 +136,16 @@ impl Recovery<'_> {
             loop {
                 let page = self.catalog.placed_page(&bucket.name, "", after.as_deref(), PAGE).await?;
                 for (key, placed) in &page.objects {
-                    let is_gone = matches!(placed.place, Place::Stored { blob, .. } if self.removed.contains(&blob));
-                    if is_gone {
-                        self.catalog.delete_object(&bucket.name, key).await?;
+                    let Place::Stored { blob, .. } = placed.place else { continue };
+                    if !self.removed.contains(&blob) {
+                        continue;
+                    }
+                    let at = (bucket.name.as_str(), key.as_str());
+                    if let Some(slot) = moved_back.slot_of(at, &placed.object).await? {
+                        self.catalog.restage(at, placed.object.version, blob, slot).await?;
+                        self.report.moved_back += 1;
+                    } else {
+                        self.catalog.delete_object(at.0, at.1).await?;
                         self.report.removed += 1;
                     }
                 }

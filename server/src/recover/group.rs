@@ -1,17 +1,31 @@
-//! The drives of one group, as a recovery reads them: awake when it is that group's turn, and at rest before the next
-//! one's (`offline_rack.rs`).
+//! The sources of a recovery: the catalog that it begins with, and the drives of one group, awake when it is that
+//! group's turn, and at rest before the next one's (`offline_rack.rs`).
 
 use super::report::Step;
 use crate::error::text;
 use crate::offline_rack::OfflineRack;
+use catalog::{Catalog, Sequence};
 use disk::stack::{self, Header};
 use disk::{Buffer, Drive, DriveUuid, RackUuid, label};
 use model::{BlobId, DriveId, RackSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use workshop::Staging;
 
 /// The first block of a stack.
 const BLOCK_BYTES: usize = 4096;
+
+/// What the recovered catalog begins with.
+pub struct Based<'a> {
+    /// The catalog, with all that copies of the old one and the log have.
+    pub catalog: &'a Catalog,
+    /// The number of the last batch of the old one that it has; 0 if it has nothing.
+    pub known_until: Sequence,
+    /// The old one may have had batches after that one.
+    pub may_be_older: bool,
+    /// The workshop, unless that is lost.
+    pub staging: Option<&'a Staging>,
+}
 
 /// A rack whose catalog is recovered.
 pub struct Rack<'a> {

@@ -127,9 +127,11 @@ pub struct Report {
     pub moved: u64,
     /// Stacks missing from readable drives; the server rebuilds them.
     pub missing: u64,
-    /// Objects that the catalog knew, and of whose blob no drive has anything: they were deleted, or moved to the
-    /// workshop, after the last change that it has.
+    /// Objects that the catalog knew, and of whose blob no drive has anything: they were deleted, or moved to a workshop
+    /// that is lost, after the last change that it has.
     pub removed: u64,
+    /// Objects whose blob was removed after they were moved back to the workshop, where they are.
+    pub moved_back: u64,
     /// Objects that were in the workshop alone, and the workshop is lost.
     pub staged: u64,
     /// Blobs that cannot be read.

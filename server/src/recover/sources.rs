@@ -11,7 +11,7 @@ use roaring::RoaringTreemap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
-use workshop::{NamedSlot, SmallRecords, Staging};
+use workshop::{NamedSlot, SmallFiles, SmallRecords, Staging};
 
 /// Records that are read at once.
 const PAGE: usize = 1_024;
@@ -33,6 +33,15 @@ impl Workshop {
         let path = staged(dir);
         let staged = if path.exists() { Some(Arc::new(DirectoryDrive::open(&path)?) as Arc<dyn Drive>) } else { None };
         Ok(Self { staged, log: IntakeLog::look_at_what_is_left(dir)? })
+    }
+
+    /// Its staged files and records, to be read; `None` if they are lost.
+    pub(super) fn staging(&self) -> Option<Staging> {
+        let staged = Arc::clone(self.staged.as_ref()?);
+        Some(match &self.log {
+            Some(log) => Staging::with_records(Arc::new(SmallFiles::new(staged, Arc::clone(log) as _, 0)), u64::MAX),
+            None => Staging::new(staged, u64::MAX),
+        })
     }
 
     /// Staged objects of `catalog` that are in neither. None is known where the small ones cannot all be listed.
