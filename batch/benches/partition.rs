@@ -1,10 +1,10 @@
 //! The cost of partitioning compared with DuckDB and Polars: the same records from files to files on the same disk, by
 //! hash into twelve, decoding and encoding included; medians of alternating rounds, on as many threads.
 //!
-//! Larder also reads back what it has encoded, and takes checksums before, between and after. This part is repeated by
-//! itself to measure it. The others take part if the Python that `LARDER_PYTHON` names (or `python3`) can
-//! import them. Files are read from the page cache if they fit, and not synced. Processor time is that of all threads,
-//! in the kernel as well.
+//! Larder also reads back each encoded object, and takes checksums before, between and after. That part is also
+//! measured separately. The others are measured if the Python that `LARDER_PYTHON` names (or `python3`) can import
+//! them. Files are read from the page cache if they fit, and not synced. Processor time is that of all threads,
+//! including the kernel's.
 //!
 //! `cargo bench -p batch --bench partition [-- parquet csv ndjson lines] [million rows]`
 
@@ -108,7 +108,7 @@ fn text(format: Format, from: u64, rng: &mut Rng, out: &mut String) {
     }
 }
 
-/// Writes the records of a benchmark; gives their bytes as they are held in columns or as text.
+/// Writes the records of a benchmark. Returns their bytes as columns in memory or as text.
 fn make(format: Format, folder: &Path, rows_count: u64) -> u64 {
     let mut rng = Rng::for_thing(12, 0);
     let mut bytes = 0;
@@ -138,15 +138,15 @@ fn make(format: Format, folder: &Path, rows_count: u64) -> u64 {
     bytes
 }
 
-/// Seconds that something took.
+/// Elapsed time in seconds.
 #[derive(Clone, Copy)]
 struct Took {
     wall_s: f64,
-    /// Of processors, by all threads.
+    /// Processor time of all threads.
     worked_s: f64,
 }
 
-/// Seconds that the processors worked for this process so far.
+/// Processor time of this process so far, in seconds.
 fn worked_s() -> f64 {
     // Fields 14 and 15 of proc(5), in hundredths; the second may have blanks, and ends in a parenthesis.
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
@@ -195,7 +195,7 @@ fn write_one(spec: &Spec, partition: usize, pieces: Vec<RecordBatch>, folder: &P
     tally
 }
 
-/// Partitions the files of a folder; gives seconds of reading and of all.
+/// Partitions the files of a folder. Returns the seconds of reading and of everything.
 fn ours(spec: &Spec, source: &Path, target: &Path, threads: usize) -> (f64, Took) {
     let mut paths: Vec<PathBuf> = fs::read_dir(source).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
@@ -212,8 +212,7 @@ fn ours(spec: &Spec, source: &Path, target: &Path, threads: usize) -> (f64, Took
     (read_s, Took { wall_s: begun.elapsed().as_secs_f64(), worked_s: worked_s() - worked })
 }
 
-/// The time of the proof alone: tallies of all batches before and after they are split, and of objects as they are
-/// decoded.
+/// The time of the checksums alone: of all batches before and after they are split, and of objects as they are decoded.
 fn proof(spec: &Spec, target: &Path, threads: usize) -> Took {
     let folders = fs::read_dir(target).unwrap().map(|entry| entry.unwrap().path());
     let paths = folders.flat_map(|folder| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()));
@@ -285,7 +284,7 @@ fn median(times: &mut [f64]) -> f64 {
     times[times.len() / 2]
 }
 
-/// Stages of ours on one thread, each alone.
+/// The stages of Larder on one thread, each alone.
 fn stages(spec: &Spec, source: &Path) {
     let path = fs::read_dir(source).unwrap().next().unwrap().unwrap().path();
     let object = Bytes::from(fs::read(path).unwrap());

@@ -1,4 +1,4 @@
-//! How records are assigned to partitions: `hash(a, b)`, `range(column, v1, v2, ...)`, `value(column)`.
+//! The key by which records are assigned to partitions: `hash(a, b)`, `range(column, v1, v2, ...)`, `value(column)`.
 
 use crate::error::Error;
 use crate::expression::{ExpectedSyntax, Literal, Parsed, as_name, keyword, literal, must, name, sign};
@@ -13,7 +13,7 @@ use winnow::combinator::{alt, cut_err, delimited, preceded, repeat, separated};
 use winnow::error::ErrMode;
 use winnow::prelude::*;
 
-/// The most partitions of a job, and so the most values of `value(column)`.
+/// The maximum number of partitions of a job, and so of values of `value(column)`.
 pub const PARTITIONS_MAX: usize = 4096;
 
 /// The key that determines the partition of a record.
@@ -32,8 +32,8 @@ pub enum By {
         /// Ascending.
         bounds: Vec<Literal>,
     },
-    /// A partition for each distinct value, [`PARTITIONS_MAX`] at most, numbered in the order they are found. Null is a
-    /// value of its own, and all NaN are one.
+    /// A partition for each distinct value, [`PARTITIONS_MAX`] at most, numbered in the order in which values are
+    /// found. Null counts as a separate value, and all NaN are one value.
     Value {
         /// The column.
         column: String,
@@ -49,7 +49,7 @@ impl By {
         }
     }
 
-    /// The number of partitions, if it is known without any record.
+    /// The number of partitions, if the key alone determines it.
     pub(crate) fn own_partitions(&self) -> Option<usize> {
         match self {
             Self::Range { bounds, .. } => Some(bounds.len() + 1),
@@ -109,8 +109,8 @@ pub struct Spec {
     pub format: Format,
     /// The key that determines the partition of a record.
     pub by: By,
-    /// The number of partitions: required for `hash`; 0 or the right number for `range`; for `value` the most that are
-    /// allowed, or 0 for [`PARTITIONS_MAX`].
+    /// The number of partitions: required for `hash`; 0 or the right number for `range`; for `value` the maximum
+    /// number, or 0 for [`PARTITIONS_MAX`].
     pub partitions: usize,
     /// The columns to keep, in this order; all of them if `None`.
     pub columns: Option<Vec<String>>,
@@ -146,7 +146,7 @@ impl Spec {
         Error::TooManyPartitions { by: self.by.to_string(), limit: PARTITIONS_MAX }
     }
 
-    /// The columns that have to be read, without repetition; all of them if `None`.
+    /// The columns to read, without repetition; all of them if `None`.
     pub(crate) fn needed(&self) -> Option<Vec<&str>> {
         let mut needed: Vec<&str> = self.columns.as_ref()?.iter().map(String::as_str).collect();
         let also = self.by.columns().into_iter().chain(self.filter.iter().flat_map(Filter::columns));

@@ -2,9 +2,9 @@
 //!
 //! - A number is compared with integers, floats and decimals by value, without rounding. Floats of any width are
 //!   compared as doubles; a whole number that no double represents is refused with them.
-//! - A text is compared with texts, bytes, and dates and times in their notation, such as `'2020-02-29'`.
+//! - A text is compared with texts, bytes, and dates and times in their notation, for example `'2020-02-29'`.
 //! - Fields of CSV and JSON are texts. To be compared with a number, all of them must be numbers; they are compared by
-//!   value, whatever their length ([`crate::number`]). Empty fields are null.
+//!   value, regardless of their length ([`crate::number`]). Empty fields are null.
 //! - -0 is 0, and all NaN are one.
 //! - A time without an offset has the column's offset; if the column's zone is named, it is in UTC.
 
@@ -70,8 +70,8 @@ fn flattened(column: &ArrayRef) -> Result<ArrayRef, Error> {
     if flat.data_type() == column.data_type() { Ok(flat) } else { flattened(&flat) }
 }
 
-/// Timestamps with a named zone become timestamps in UTC: they mean the same moments, and names would need a table of
-/// all zones. Other columns stay as they are.
+/// Converts timestamps with a named zone to timestamps in UTC: they mean the same moments, and names would need a table
+/// of all zones. Other columns stay as they are.
 pub(crate) fn with_offset(column: &ArrayRef) -> Result<ArrayRef, Error> {
     let DataType::Timestamp(unit, Some(zone)) = column.data_type() else { return Ok(Arc::clone(column)) };
     if zone.starts_with(['+', '-']) {
@@ -150,7 +150,7 @@ fn same(double: f64, whole: i128) -> bool {
     double.abs() < 1e38 && double as i128 == whole
 }
 
-/// Digits behind the point, at most 37, which is also the answer for a number with an exponent.
+/// Digits after the point, at most 37; 37 for a number with an exponent.
 fn fraction_digits(texts: &ArrayRef) -> i8 {
     let digits = texts.as_string::<i32>().iter().flatten().map(|text| match text.split_once('.') {
         _ if text.contains(['e', 'E']) => 37,
@@ -160,8 +160,8 @@ fn fraction_digits(texts: &ArrayRef) -> i8 {
     digits.max().unwrap_or(0) as i8
 }
 
-/// Texts as doubles if those distinguish all of them, else as keys that sort like numbers. Both give the same order, so
-/// that the partition of a record does not depend on its neighbours.
+/// Texts as doubles if doubles distinguish all of them, else as keys that sort like numbers. Both give the same order,
+/// so the partition of a record does not depend on its neighbours.
 fn numbers_of_texts(name: &str, column: &ArrayRef, texts: &ArrayRef) -> Result<(ArrayRef, ArrayRef), Error> {
     let reading = || Error::columns("reading numbers");
     let numbers = cast(column, &DataType::Float64).map_err(reading())?;

@@ -1,8 +1,8 @@
-//! Batches of objects whose columns are of equal Parquet types, though one writer's Arrow names them otherwise.
+//! Converts batches of objects with equal Parquet columns to the Arrow types of the first object.
 //!
-//! A Parquet file says what its columns are; beside it, each writer leaves a hint of the Arrow types that it had in
-//! memory: long or short offsets, the name of a zone, the width of a decimal, the name of a list's values. Two objects
-//! that differ in these alone hold the same kind of records, and get the types of the first one that was read.
+//! A Parquet file states the types of its columns. In addition, each writer leaves a hint of the Arrow types that it
+//! had in memory: long or short offsets, the name of a zone, the width of a decimal, the name of a list's values. Two
+//! objects that differ only in these have the same kind of records, and get the types of the first one that was read.
 //!
 //! Invariant: no value changes, and none becomes null.
 
@@ -15,10 +15,10 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
-/// `batch` with the types of the object that was read first, each object given by its name.
+/// `batch` with the types of the object that was read first; each object is given with its name.
 ///
 /// # Errors
-/// [`Error::SchemasDiffer`] if the columns differ in more than how Arrow holds them.
+/// [`Error::SchemasDiffer`] if the columns differ in more than their form in Arrow.
 pub fn conform(first: (&str, &SchemaRef), (name, batch): (&str, &RecordBatch)) -> Result<RecordBatch, Error> {
     let (ours, theirs) = (first.1, batch.schema());
     let refused = match same_columns((first.0, ours), (name, &theirs)) {
@@ -43,21 +43,21 @@ fn is_same_field(a: &Field, b: &Field) -> bool {
     a.name() == b.name() && is_same_content(a, b)
 }
 
-/// Of a list's values, whose name is the writer's choice.
+/// Compares the content of fields without their names: the writer chooses the name of a list's values.
 fn is_same_content(a: &Field, b: &Field) -> bool {
     a.is_nullable() == b.is_nullable()
         && logical_name(a) == logical_name(b)
         && is_same_type(a.data_type(), b.data_type())
 }
 
-/// True if Parquet has one type for both.
+/// True if Parquet has the same type for both.
 fn is_same_type(a: &DataType, b: &DataType) -> bool {
     use DataType as T;
     match (a, b) {
         (T::Utf8 | T::LargeUtf8, T::Utf8 | T::LargeUtf8) | (T::Binary | T::LargeBinary, T::Binary | T::LargeBinary) => {
             true
         }
-        // Parquet knows that they are moments, and no zone.
+        // Parquet records that they are moments, and no zone.
         (T::Timestamp(unit, Some(_)), T::Timestamp(other, Some(_))) => unit == other,
         (T::List(a) | T::LargeList(a), T::List(b) | T::LargeList(b)) | (T::Map(a, _), T::Map(b, _)) => {
             is_same_content(a, b)

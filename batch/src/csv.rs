@@ -1,21 +1,21 @@
-//! Records and fields of CSV as RFC 4180 has them, with commas.
+//! Records and fields of CSV as in RFC 4180, with commas.
 //!
 //! Lines without quotes, which are most, are cut by searching for bytes. Records with quotes are read by `csv-core`:
 //! a field that begins with a quote extends to the next quote that is not doubled, and then, like any other, to a comma
 //! or line feed.
 //!
-//! A carriage return outside quotes must stand before a line feed or at the very end. Anything else is refused: an
-//! object whose lines end in carriage returns alone would otherwise be one header without records.
+//! A carriage return outside quotes must be followed by a line feed or the end of the object. Anything else is refused:
+//! an object whose lines end in carriage returns alone would otherwise be one header without records.
 //!
 //! Invariants:
-//! - A record cut out by [`Reader::record`] has the fields that [`Reader::texts`] and [`Reader::ranges`] find, wherever
-//!   the bytes were cut before.
+//! - A record found by [`Reader::record`] has the fields that [`Reader::texts`] and [`Reader::ranges`] find, regardless
+//!   of the positions at which the bytes were cut.
 
 use csv_core::{ReadFieldResult, ReadRecordResult};
 use memchr::{memchr, memchr_iter, memchr2};
 use std::ops::Range;
 
-/// Bytes and fields that are read at a time.
+/// The minimum size of a buffer: bytes and fields that are read at a time.
 const ROOM: usize = 256;
 
 /// A record at the beginning of some bytes.
@@ -61,17 +61,17 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Reads records one by one. Between them it holds nothing but buffers.
+/// Reads records one by one. Between them it stores nothing but buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    /// Made when the first quote is found, since making one takes a while.
+    /// Created at the first quote, since its creation takes time.
     quoted: Option<Box<csv_core::Reader>>,
     text: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Reader {
-    /// The record at the beginning of `bytes`; nothing if its end is not in them and they are not the `last`.
+    /// The record at the beginning of `bytes`; `None` if they do not contain its end and are not the `last`.
     pub(crate) fn record(&mut self, bytes: &[u8], last: bool) -> Result<Option<RecordSpan>, CsvFlaw> {
         let feed = memchr(b'\n', bytes);
         let (line, next) = feed.map_or((bytes, bytes.len()), |feed| (&bytes[..feed], feed + 1));
@@ -90,7 +90,7 @@ impl Reader {
         let (text, ends) = (room(&mut self.text, 1), room(&mut self.ends, 1));
         let (mut at, mut fields) = (0, 0);
         loop {
-            // A line feed behind the last byte ends any record but one whose quote is open.
+            // A line feed after the last byte ends any record except one with an open quote.
             let rest = if at < bytes.len() { &bytes[at..] } else { b"\n" };
             let (result, read, _, found) = reader.read_record(rest, text, ends);
             (at, fields) = (at + read, fields + found);
@@ -125,7 +125,7 @@ impl Reader {
         Texts { text, ends: &ends[..found + rest], gap: 0 }
     }
 
-    /// The fields of a record as they stand in it, quotes included.
+    /// The ranges of a record's fields, quotes included.
     pub(crate) fn ranges(&mut self, record: &[u8]) -> Vec<Range<usize>> {
         let ends = if memchr(b'"', record).is_none() {
             memchr_iter(b',', record).chain([record.len()]).collect()

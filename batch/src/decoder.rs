@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants:
-//! - The records do not depend on where the object's bytes are cut.
+//! - The records do not depend on the positions at which the object's bytes are cut.
 //! - It holds at most a batch in progress and, for Parquet, the row group being read ([`Decoder::held_bytes`]), which
 //!   is never larger than the buffer.
 //! - After an error, every step returns that error.
@@ -33,9 +33,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use text::Text;
 
-/// The number of batches that a buffer holds at least, unless it is too small for as many of the smallest.
+/// The minimum number of batches in a buffer, unless it is too small for this number of the smallest batches.
 const BATCHES_IN_BUFFER: u64 = 16;
-/// The longest record of text, which is a batch of its own, however large the buffer is.
+/// The longest record of text, for any size of the buffer. A record that long is a batch by itself.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
 
 /// Decodes one object.
@@ -61,14 +61,14 @@ enum DecoderKind {
     Columns(Box<Columns>),
 }
 
-/// The longest batch that a decoder returns whose caller stores batches in a buffer of `buffer_bytes`, unless a single
-/// record is longer: of input as it is stored, or of columns in memory.
+/// The longest batch of a decoder whose caller stores batches in a buffer of `buffer_bytes`, unless a single record is
+/// longer. It is measured as stored input, or as columns in memory.
 pub fn batch_bytes(buffer_bytes: u64) -> u64 {
     (buffer_bytes / BATCHES_IN_BUFFER).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX)
 }
 
 impl Decoder {
-    /// A decoder of an object of `object_bytes`, for a caller who stores batches in a buffer of `buffer_bytes`.
+    /// Opens a decoder of an object of `object_bytes`, for a caller that stores batches in a buffer of `buffer_bytes`.
     pub fn open(spec: &Spec, object_bytes: u64, buffer_bytes: u64) -> Self {
         let batch_bytes = batch_bytes(buffer_bytes);
         let kind = match spec.format {
@@ -100,7 +100,7 @@ impl Decoder {
         }
     }
 
-    /// Returns batches of Parquet as they are read, for a caller who drops them at once: their texts are views of
+    /// Returns batches of Parquet as they are read, for a caller that drops them at once: their texts are views of
     /// shared memory, and there is no limit on the size of a copy.
     pub(crate) fn with_views(mut self) -> Self {
         if let DecoderKind::Columns(columns) = &mut self.kind {
@@ -109,8 +109,8 @@ impl Decoder {
         self
     }
 
-    /// Decodes one row group of Parquet alone: of `of` places that lie evenly in the object the one of this number, or
-    /// none if that is the one of the place before. A row format is decoded from its beginning all the same.
+    /// Decodes a single row group of Parquet: that of place `place` of `of` places, which are evenly spaced in the
+    /// object; none if it is also that of the place before. A row format is decoded from its beginning anyway.
     #[must_use]
     pub fn in_place(mut self, place: usize, of: usize) -> Self {
         assert!(place < of, "there are so many places");
@@ -120,8 +120,8 @@ impl Decoder {
         self
     }
 
-    /// The bytes of the object that stand for a row of Parquet, its share of what lies between the row groups
-    /// included; known with the schema. `None` of row formats, and of a row group without rows.
+    /// The bytes of the object per row of Parquet, including the row's share of the bytes between the row groups; known
+    /// with the schema. `None` for row formats, and for a row group without rows.
     pub fn row_bytes(&self) -> Option<f64> {
         if let DecoderKind::Columns(columns) = &self.kind { columns.row_bytes() } else { None }
     }
@@ -129,7 +129,7 @@ impl Decoder {
     /// Takes the bytes that [`Need::Bytes`] requested.
     ///
     /// # Panics
-    /// If these are other bytes, which is a mistake of the caller.
+    /// If these are other bytes, which is an error of the caller.
     pub fn give(&mut self, range: &Range<u64>, bytes: Bytes) {
         assert_eq!(self.requested.as_ref(), Some(range), "these are the bytes that were requested");
         assert_eq!(range.end - range.start, bytes.len() as u64, "all of them and no more");
@@ -140,9 +140,9 @@ impl Decoder {
     /// The next step. Requests the same bytes again until they are given.
     ///
     /// # Errors
-    /// The first error of the object, or of a record counted from [`Self::records_before`] on as [`Error::at`] expects.
-    /// Every later call returns the same error.
-    #[allow(clippy::should_implement_trait)] // An iterator could not ask for bytes.
+    /// The first error of the object or of a record, which is counted from [`Self::records_before`] as [`Error::at`]
+    /// expects. Every later call returns the same error.
+    #[allow(clippy::should_implement_trait)] // An iterator could not request bytes.
     pub fn next(&mut self) -> Result<Need, Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -178,7 +178,7 @@ impl Decoder {
         self.records_before
     }
 
-    /// The schema of the batches, as soon as it is known: at once, or when a header or a footer was read. Objects
+    /// The schema of the batches, as soon as it is known: at once, or after a header or footer was read. Objects
     /// without records have one, too.
     pub fn schema(&self) -> Option<SchemaRef> {
         match &self.kind {
@@ -188,8 +188,8 @@ impl Decoder {
         }
     }
 
-    /// The bytes that count against the buffer beside the batches: for Parquet those of the row group being read, for
-    /// text those of a record that is longer than a batch, and of its copies.
+    /// The bytes that count against the buffer in addition to the batches: for Parquet those of the row group being
+    /// read, for text those of a record that is longer than a batch, and of its copies.
     pub fn held_bytes(&self) -> u64 {
         match &self.kind {
             DecoderKind::Columns(columns) => columns.held_bytes(),
@@ -204,7 +204,7 @@ impl Decoder {
             return Ok(Need::Batch(batch));
         }
         if last {
-            // An object of no bytes has no records, and of CSV no header.
+            // An object of 0 bytes has no records, and a CSV of 0 bytes has no header.
             if let DecoderKind::Text(text) = &self.kind
                 && self.object_bytes > 0
             {

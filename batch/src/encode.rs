@@ -1,13 +1,13 @@
-//! Encodes pieces as objects, each of which is decoded again before it is returned.
+//! Encodes pieces as objects, and decodes each object again before it is returned.
 //!
-//! 1. Pieces are written one after another, and each is dropped when it is written.
+//! 1. Pieces are written one after another, and each is dropped once it is written.
 //! 2. An object ends before it exceeds the chosen size. A Parquet file, whose length is not known before compression,
 //!    ends near that size.
-//! 3. The object is decoded. Its multiset checksum must be that of the rows written, and its columns must have the same
-//!    names and types; a CSV the same header, too.
+//! 3. The object is decoded. Its multiset checksum must equal that of the rows written, its columns must have the same
+//!    names and types, and a CSV must have the same header.
 //!
 //! Invariants:
-//! - Every object returned has been read back. Beside the pieces, one object and a batch are held.
+//! - Every returned object has been read back. In addition to the pieces, one object and a batch are held.
 
 mod layout;
 
@@ -30,9 +30,9 @@ use parquet::file::metadata::KeyValue;
 use std::io::Cursor;
 use std::sync::Arc;
 
-/// The largest row group that is written, in bytes as they are encoded.
+/// The largest row group that is written, in encoded bytes.
 const ROW_GROUP_BYTES_MAX: usize = 32 << 20;
-/// The largest row group that is written, in bytes before they are encoded.
+/// The largest row group that is written, in bytes before encoding.
 const ROW_GROUP_PLAIN_BYTES_MAX: u64 = 128 << 20;
 /// Rows written to Parquet between two checks of the size.
 const ROWS_AT_A_TIME: usize = 16 << 10;
@@ -69,7 +69,7 @@ pub struct Encoder {
     /// The pieces not yet written, the next one last.
     pieces: Vec<RecordBatch>,
     object_bytes: usize,
-    /// The largest row group, in bytes before they are encoded.
+    /// The largest row group, in bytes before encoding.
     row_group_bytes: u64,
     /// The error if the pieces have different columns.
     unfit: Option<Error>,
@@ -82,8 +82,7 @@ impl Encoder {
         Self::of(Target::Object(format), schema, pieces, object_bytes)
     }
 
-    /// Encodes runs, to be read by [`decode_run`], of about `object_bytes` at most: the pieces as a stream of Arrow's
-    /// IPC.
+    /// Encodes runs for [`decode_run`], of about `object_bytes` at most: the pieces as a stream of Arrow's IPC.
     pub fn runs(schema: &SchemaRef, pieces: Vec<RecordBatch>, object_bytes: u64) -> Self {
         Self::of(Target::Run, schema, pieces, object_bytes)
     }
@@ -104,7 +103,7 @@ impl Encoder {
     /// too large for it.
     #[must_use]
     pub fn readable_within(mut self, buffer_bytes: u64) -> Self {
-        // Where a dictionary does not pay, the encoded bytes may be more than the plain ones.
+        // If a dictionary does not pay, the encoded bytes may be more than the plain ones.
         self.row_group_bytes = (buffer_bytes / 2).min(ROW_GROUP_PLAIN_BYTES_MAX);
         self
     }
@@ -144,8 +143,8 @@ impl Encoder {
         Some(piece)
     }
 
-    /// The next rows of the next piece, and their size when written out: [`ROWS_AT_A_TIME`] at most, which take no more
-    /// than `bytes`, or a single row.
+    /// The next rows of the next piece, and their size when written out: at most [`ROWS_AT_A_TIME`], and no more than
+    /// `bytes` unless a single row is larger.
     fn take_bytes(&mut self, bytes: u64) -> Option<(RecordBatch, u64)> {
         let piece = self.take(ROWS_AT_A_TIME)?;
         let ends = row_ends(&piece);
@@ -157,7 +156,7 @@ impl Encoder {
         Some((piece.slice(0, fit), ends[fit - 1]))
     }
 
-    /// Writes records as they are, each followed by `end`.
+    /// Writes records byte for byte, each followed by `end`.
     fn verbatim(&mut self, end: &[u8]) -> Result<(Vec<u8>, MultisetChecksum), Error> {
         let left: usize = self.pieces.iter().map(|piece| verbatim_bytes(piece, end)).sum();
         let header = self.schema.metadata().get(HEADER).map(|header| format!("{header}\n")).unwrap_or_default();
@@ -201,7 +200,7 @@ impl Encoder {
             let piece = piece.map_err(Error::columns("writing Parquet"))?;
             writer.write(&piece).map_err(writing)?;
         }
-        // Readers other than Arrow look for the metadata there, and not in Arrow's schema.
+        // Readers other than Arrow look for the metadata there, not in Arrow's schema.
         for (key, value) in schema.metadata() {
             writer.append_key_value_metadata(KeyValue::new(key.clone(), value.clone()));
         }
@@ -248,7 +247,7 @@ impl Encoder {
         }
     }
 
-    /// Compares names and types, since columns that differ in them may have the same checksum.
+    /// Compares names and types, since columns with other names or types may have the same checksum.
     fn check_columns(&self, read: &Schema) -> Result<(), Error> {
         let (meant, read) = (plain_schema(&self.schema), plain_schema(read));
         let alike = |(one, other): (&FieldRef, &FieldRef)| {
@@ -283,18 +282,18 @@ impl Iterator for Encoder {
     }
 }
 
-/// The multiset checksum of an object, decoded as [`Encoder`] does to verify it.
+/// The multiset checksum of an object, decoded in the same way as [`Encoder`] verifies it.
 ///
 /// # Errors
-/// [`Error::VerificationFailed`] if it has other columns, or the error of decoding it.
+/// [`Error::VerificationFailed`] if it has other columns, or the decoding error.
 pub fn read_back(format: Format, schema: &SchemaRef, object: &Bytes) -> Result<MultisetChecksum, Error> {
     caught("reading back", || Encoder::objects(format, schema, Vec::new(), 0).read_back(object))
 }
 
-/// The pieces of a run, in the order they were written, each in memory of its own.
+/// The pieces of a run, in the order in which they were written, each in separate memory.
 ///
 /// # Errors
-/// [`Error::Columns`] if these bytes are no run, or not all of one.
+/// [`Error::Columns`] if these bytes are no run, or a part of one.
 pub fn decode_run(bytes: &Bytes) -> Result<Vec<RecordBatch>, Error> {
     caught("reading a run", || {
         let mut pieces = Vec::new();
@@ -312,7 +311,7 @@ fn each_piece(bytes: &Bytes, mut take: impl FnMut(RecordBatch) -> Result<(), Err
     for piece in reader.by_ref() {
         take(piece.map_err(reading())?)?;
     }
-    // A stream cut between two messages reads like a whole one; only its end mark is missing.
+    // A stream cut between two messages reads like a whole one, except that its end mark is missing.
     if reader.get_ref().position() != bytes.len() as u64 || !bytes.ends_with(&END_OF_RUN) {
         return Err(Error::Columns { doing: "reading a run", reason: String::from("its end is missing") });
     }

@@ -1,7 +1,7 @@
 //! Errors of a specification, an object or a record.
 //!
 //! Invariants:
-//! - Each message says what is wrong and, if the user can do something, what to do.
+//! - Each message names the fault and, if the user can do something, the remedy.
 //! - Records are counted from 1, without the header of a CSV.
 
 use crate::format::{Format, UnknownFormat};
@@ -65,7 +65,7 @@ pub enum Error {
     TooManyValues {
         /// The column.
         column: String,
-        /// The most partitions.
+        /// The maximum number of partitions.
         limit: usize,
     },
     /// A column that does not exist.
@@ -134,9 +134,9 @@ pub enum Error {
          name fewer columns, or write the object with smaller row groups"
     )]
     RowGroupTooLarge {
-        /// Which, from 0.
+        /// The number of the row group, from 0.
         row_group: usize,
-        /// The bytes that have to be read of it.
+        /// The bytes of it that have to be read.
         bytes: u64,
         /// The buffer.
         buffer_bytes: u64,
@@ -147,9 +147,9 @@ pub enum Error {
          buffer, name fewer columns, or write the object with smaller row groups"
     )]
     RowGroupExpands {
-        /// Which, from 0.
+        /// The number of the row group, from 0.
         row_group: usize,
-        /// The bytes that have to be read of it.
+        /// The bytes of it that have to be read.
         bytes: u64,
         /// The bytes after decompression.
         plain_bytes: u64,
@@ -161,7 +161,7 @@ pub enum Error {
     Unreadable {
         /// The column.
         column: String,
-        /// Its type, and what would happen.
+        /// Its type, and the consequence.
         kind: &'static str,
         /// The remedy.
         hint: &'static str,
@@ -190,7 +190,7 @@ pub enum Error {
         /// The fault.
         reason: String,
     },
-    /// An object that is not of the format that its name or the job says.
+    /// An object that does not have the format that its name or the job states.
     #[error("this is not {format}: {reason}")]
     NotThisFormat {
         /// The format.
@@ -218,7 +218,7 @@ pub enum Error {
         /// The first difference.
         difference: String,
     },
-    /// An encoded object that does not read back as the rows it was made of.
+    /// An encoded object that does not decode to the rows that were encoded.
     #[error("what was encoded as {format} does not decode to the same records; nothing of it may be kept")]
     VerificationFailed {
         /// The format.
@@ -243,7 +243,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The same error, in `object`. The batch it occurred in began after `records_before` other records.
+    /// The same error, in `object`. The batch in which it occurred began after `records_before` other records.
     #[must_use]
     pub fn at(mut self, object: &str, records_before: u64) -> Self {
         if let Self::NotANumber { record, .. } | Self::Malformed { record, .. } | Self::NotUtf8 { record } = &mut self {

@@ -1,7 +1,7 @@
-//! The grammar that partitioners and filters share: names, literals, signs, and how a refusal names its place.
+//! The grammar that partitioners and filters share: names, literals, signs, and the positions of errors.
 //!
 //! Invariants:
-//! - Where a parser fails for good, its input begins at the word that is wrong, so that the error can name it.
+//! - If a parser fails permanently, its input begins at the wrong word, so that the error can name the word.
 
 use crate::error::Error;
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ use winnow::token::{none_of, one_of, take_till, take_while};
 pub enum Literal {
     /// A number, as it was written.
     Number(String),
-    /// A text that stood in quotes.
+    /// A text in quotes.
     Text(String),
     /// `true` or `false`.
     Bool(bool),
@@ -61,7 +61,7 @@ impl<'a> AddContext<&'a str, &'static str> for ExpectedSyntax {
     }
 }
 
-/// A failure for good at the beginning of the rest.
+/// A permanent failure at the beginning of the rest.
 pub(crate) fn refuse<T>(wanted: &'static str) -> Parsed<T> {
     Err(ErrMode::Cut(ExpectedSyntax(Some(wanted))))
 }
@@ -95,7 +95,7 @@ fn space(input: &mut &str) -> Parsed<()> {
     take_while(0.., char::is_whitespace).void().parse_next(input)
 }
 
-/// This sign, and the space behind it.
+/// This sign, and the space after it.
 pub(crate) fn sign<'a>(sign: &'static str) -> impl Parser<&'a str, (), ErrMode<ExpectedSyntax>> {
     (sign, space).void()
 }
@@ -105,7 +105,7 @@ pub(crate) fn must<'a>(text: &'static str, wanted: &'static str) -> impl Parser<
     cut_err(sign(text)).context(wanted)
 }
 
-/// This keyword in any case, and the space behind it.
+/// This keyword in any case, and the space after it.
 pub(crate) fn keyword<'a>(word: &'static str) -> impl Parser<&'a str, (), ErrMode<ExpectedSyntax>> {
     terminated(bare.verify(move |name: &str| name.eq_ignore_ascii_case(word)), space).void()
 }
@@ -128,18 +128,18 @@ pub(crate) fn literal(input: &mut &str) -> Parsed<Literal> {
     cut_err(terminated(literal, space)).context(LITERAL).parse_next(input)
 }
 
-/// A character that makes a date, a time or a text of the number before it.
+/// A character after a number that makes it a date, a time or a text.
 fn attached(input: &mut &str) -> Parsed<()> {
     (not(alt((keyword("and"), keyword("or")))), one_of(|char| in_value(char) && char != '.')).void().parse_next(input)
 }
 
-/// The characters of a number, of which not every sequence is one.
+/// The characters of a number. Not every sequence of them is a number.
 fn number<'a>(input: &mut &'a str) -> Parsed<&'a str> {
     let number = take_while(1.., ('0'..='9', '.', '+', '-', 'e', 'E'));
     number.verify(|text: &str| !text.starts_with(['e', 'E'])).parse_next(input)
 }
 
-/// A character of dates, times and texts that should have been in quotes.
+/// A character of dates, times and texts that should have been quoted.
 pub(crate) fn in_value(char: char) -> bool {
     char.is_alphanumeric() || "-+:./_".contains(char)
 }
@@ -148,13 +148,13 @@ fn in_name(char: char) -> bool {
     char.is_alphanumeric() || matches!(char, '_' | '.')
 }
 
-/// A name as it stands, with `[a..b]` behind it, if there is one.
+/// A bare name, with `[a..b]` after it if it has such a range.
 fn bare<'a>(input: &mut &'a str) -> Parsed<&'a str> {
     let first = one_of(|char: char| char.is_alphabetic() || char == '_');
     (first, take_while(0.., in_name), opt(('[', take_till(0.., ']'), ']'))).take().parse_next(input)
 }
 
-/// A text in quotes, in which the quote is doubled. A quote that is not closed is refused where it was opened.
+/// A text in quotes; a doubled quote is a quote in the text. A quote that is not closed is refused at its opening.
 fn quoted<'a>(quote: char) -> impl Parser<&'a str, String, ErrMode<ExpectedSyntax>> {
     move |input: &mut &'a str| {
         let start = *input;
@@ -165,7 +165,7 @@ fn quoted<'a>(quote: char) -> impl Parser<&'a str, String, ErrMode<ExpectedSynta
     }
 }
 
-/// A column's name as it is read again: in backticks unless it is a bare word.
+/// A column's name as the parser reads it: in backticks unless it is a bare word.
 pub(crate) fn as_name(name: &str) -> Cow<'_, str> {
     if bare.parse(name).is_ok() { Cow::Borrowed(name) } else { Cow::Owned(format!("`{}`", name.replace('`', "``"))) }
 }

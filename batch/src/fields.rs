@@ -33,7 +33,7 @@ enum Access {
     Columns(Vec<usize>),
     /// Fields with these indices.
     Csv(Vec<usize>),
-    /// Keys, some of which may be in few records.
+    /// Keys, possibly in few records.
     Json(Mutex<json::Seen>),
     /// Ranges of bytes.
     Parts(Vec<Range<usize>>),
@@ -66,12 +66,12 @@ impl Fields {
         }
     }
 
-    /// The JSON keys that were found so far.
+    /// The JSON keys found so far.
     pub(crate) fn known_keys(&self) -> Option<KnownKeys> {
         if let Access::Json(seen) = &self.access { Some(seen.lock().known()) } else { None }
     }
 
-    /// Goes on with the keys that were found before.
+    /// Continues with the keys that were found before.
     pub(crate) fn know_keys(&self, known: Option<&KnownKeys>) {
         if let (Access::Json(seen), Some(known)) = (&self.access, known) {
             seen.lock().know(known);
@@ -90,7 +90,7 @@ impl Fields {
     }
 }
 
-/// The records of a batch that carries them as they came.
+/// The records of a batch that carries them byte for byte.
 fn records(batch: &RecordBatch) -> Result<&BinaryArray, Error> {
     let records = batch.column(0).as_binary_opt::<i32>();
     records.ok_or_else(|| Error::Columns { doing: "reading records", reason: String::from("they are no bytes") })
@@ -158,7 +158,7 @@ fn bytes_of(column: &ArrayRef, part: &Range<usize>) -> Result<ArrayRef, Error> {
     Ok(Arc::new(parts))
 }
 
-/// Descriptions of all columns by pandas and Spark, which are wrong for some of them alone.
+/// Descriptions of all columns by pandas and Spark, which are wrong for a part of the columns.
 const OF_ALL_COLUMNS: [&str; 2] = ["pandas", "org.apache.spark.sql.parquet.row.metadata"];
 
 /// Keeps some of a batch's columns.
@@ -219,12 +219,12 @@ impl Projection {
         RecordBatch::try_new(schema, vec![Arc::new(rewritten)]).map_err(Error::columns("choosing columns"))
     }
 
-    /// The JSON keys that were found so far.
+    /// The JSON keys found so far.
     pub(crate) fn known_keys(&self) -> Option<KnownKeys> {
         if let Self::Json(_, seen) = self { Some(seen.lock().known()) } else { None }
     }
 
-    /// Goes on with the keys that were found before.
+    /// Continues with the keys that were found before.
     pub(crate) fn know_keys(&self, known: Option<&KnownKeys>) {
         if let (Self::Json(_, seen), Some(known)) = (self, known) {
             seen.lock().know(known);
@@ -237,8 +237,8 @@ impl Projection {
     }
 }
 
-/// A record of CSV with some of its fields. One empty field alone is written as `""`, since many readers skip
-/// empty lines.
+/// A record of CSV with some of its fields. A single empty field is written as `""`, since many readers skip empty
+/// lines.
 fn chosen(reader: &mut csv::Reader, record: &[u8], indices: &[usize]) -> Vec<u8> {
     let fields = reader.ranges(record);
     let mut chosen = Vec::with_capacity(record.len());

@@ -55,7 +55,7 @@ enum Sign {
 }
 
 impl Filter {
-    /// The columns it reads, each once.
+    /// The columns that it reads, each once.
     pub fn columns(&self) -> Vec<&str> {
         let mut columns = Vec::new();
         self.condition.columns(&mut columns);
@@ -122,7 +122,7 @@ fn null(input: &mut &str) -> Parsed<bool> {
     preceded(keyword("is"), terminated(not, cut_err(keyword("null")).context("null"))).parse_next(input)
 }
 
-/// The literals behind `in`.
+/// The literals after `in`.
 fn literals(input: &mut &str) -> Parsed<Vec<Literal>> {
     let begin = (keyword("in"), must("(", "an opening parenthesis"));
     let end = must(")", "a comma or a closing parenthesis");
@@ -179,7 +179,7 @@ impl Condition {
     }
 }
 
-/// The truth of a condition for each record, a bit each: it holds, it fails, or, where neither is set, a null hides it.
+/// The truth of a condition for each record: it holds, it fails, or, if neither bit is set, a null hides it.
 struct TruthBits {
     holds: BooleanBuffer,
     fails: BooleanBuffer,

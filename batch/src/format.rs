@@ -1,9 +1,9 @@
-//! The formats of objects, and where batches of each format have their records.
+//! The formats of objects, and the columns of batches that have the records of each format.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The column of CSV, NDJSON and fixed records that has each record as it came.
+/// The column of CSV, NDJSON and fixed records that has each record byte for byte.
 pub(crate) const RECORD: &str = "record";
 /// The column of plain lines.
 pub(crate) const LINE: &str = "line";
@@ -31,7 +31,7 @@ pub enum Format {
     Ndjson,
     /// Lines of any bytes, separated by line feeds. The one column is `line`.
     Lines,
-    /// Records of equal length. The columns are `record` and any part of it, such as `record[0..10]`.
+    /// Records of equal length. The columns are `record` and any part of it, for example `record[0..10]`.
     Fixed {
         /// Bytes of a record, 1 to [`FIXED_RECORD_BYTES_MAX`].
         record_bytes: usize,
@@ -39,8 +39,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that the extension of an object's name stands for: `.parquet`, `.csv`, `.ndjson`, `.jsonl`, `.txt`,
-    /// `.log`.
+    /// The format of the extension of an object's name: `.parquet`, `.csv`, `.ndjson`, `.jsonl`, `.txt`, `.log`,
+    /// `.lines`.
     pub fn of_key(key: &str) -> Option<Self> {
         let (_, extension) = key.rsplit_once('.')?;
         match extension.to_ascii_lowercase().as_str() {
@@ -52,7 +52,7 @@ impl Format {
         }
     }
 
-    /// The extension of objects that are written, without the dot.
+    /// The extension of output objects, without the dot.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Parquet => "parquet",
@@ -63,7 +63,7 @@ impl Format {
         }
     }
 
-    /// True if fields are texts, to be read as numbers where a filter or a bound has a number.
+    /// True if fields are texts, which are read as numbers if a filter or a bound has a number.
     pub(crate) fn has_text_fields(self) -> bool {
         matches!(self, Self::Csv | Self::Ndjson)
     }

@@ -2,12 +2,12 @@
 //!
 //! 1. A value becomes 64 bits: a null `NULL`; false and true 0 and 1; an integer of any width itself, in two's
 //!    complement; a float its bits as a double, where -0 is 0 and all NaN are one; text and bytes their `XXH3_64`; a
-//!    date its days since 1970; times, timestamps and durations nanoseconds modulo 2^64; a decimal the `XXH3_64` of
-//!    its unscaled value, 32 bytes, little-endian. So a column hashes alike with 32 or 64 bits, as dictionary or plain.
-//!    `5` and `'5'` are different values, and so are 5 and 5.0.
+//!    date its days since 1970; times, timestamps and durations nanoseconds modulo 2^64; an interval the `XXH3_64` of
+//!    its bytes in Arrow; a decimal the `XXH3_64` of its unscaled value, 32 bytes, little-endian. So a column hashes
+//!    alike with 32 or 64 bits, as dictionary or plain. `5` and `'5'` are different values, and so are 5 and 5.0.
 //! 2. A row begins with `SEED` and takes one value after another: `row = mix(row * FOLD ^ value)`, where `mix` is the
-//!    finalizer of `SplitMix64`. A list begins with its length, and takes its elements in the same way; a struct takes
-//!    its fields.
+//!    finalizer of `SplitMix64`. A list begins with `mix` of its length, and takes its elements in the same way; a
+//!    struct takes its fields like a row.
 //! 3. The partition of a row is the upper word of `row * partitions`.
 //!
 //! Invariants:
@@ -33,7 +33,8 @@ const NULL: u64 = 0x6e75_6c6c_206e_756c;
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const FOLD: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// Values converted to 64 bits at a time: few enough to be still in the first-level cache when they are folded.
+/// Values that are converted to 64 bits at a time: few enough to be still in the first-level cache when they are
+/// folded.
 const ROWS_AT_A_TIME: usize = 2048;
 
 /// The finalizer of Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014: one-to-one, and
@@ -48,11 +49,11 @@ fn folded(row: u64, value: u64) -> u64 {
     mix(row.wrapping_mul(FOLD) ^ value)
 }
 
-/// The hash of each row of these columns, which are of equal length: the same in every version and for every layout
-/// of the same values, as this file's header defines it.
+/// The hash of each row of these columns, which have equal length. It is the same in every version and for every layout
+/// of the same values; the header of this file defines it.
 ///
 /// # Errors
-/// [`Error::NotAKey`] of a type without a hash: unions, run-end encoded arrays, views of lists.
+/// [`Error::NotAKey`] for a type without a hash: unions, run-end encoded arrays, views of lists.
 pub fn hash_rows(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>, Error> {
     let mut hashes = vec![SEED; rows];
     for column in columns {
@@ -60,7 +61,7 @@ pub fn hash_rows(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>, Error> {
         if fold_plain(column, &mut hashes) {
             continue;
         }
-        // A slice of a nested array or a dictionary would read everything that its rows share.
+        // A slice of a nested array or a dictionary would read all data that its rows share.
         let whole = column.data_type().is_nested() || matches!(column.data_type(), DataType::Dictionary(..));
         let step = if whole { rows.max(1) } else { ROWS_AT_A_TIME };
         for (chunk, hashes) in hashes.chunks_mut(step).enumerate() {
@@ -70,7 +71,7 @@ pub fn hash_rows(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>, Error> {
     Ok(hashes)
 }
 
-/// Folds the most common types without storing their values; returns false for other types, and does nothing.
+/// Folds the most common types without storing their values. For other types it does nothing and returns false.
 fn fold_plain(column: &ArrayRef, hashes: &mut [u64]) -> bool {
     use DataType as T;
     if column.null_count() > 0 {
@@ -129,7 +130,7 @@ fn values(array: &ArrayRef) -> Result<Vec<u64>, Error> {
     Ok(values)
 }
 
-/// Each value as 64 bits, and anything for a null.
+/// Each value as 64 bits; any bits for a null.
 fn plain_values(array: &ArrayRef) -> Result<Vec<u64>, Error> {
     use DataType as T;
     let kind = array.data_type();
@@ -215,7 +216,7 @@ fn moments(array: &ArrayRef) -> Result<Vec<u64>, Error> {
     })
 }
 
-/// The hashes of values of fixed width, as bytes.
+/// The hashes of the bytes of fixed-width values.
 fn raw(array: &ArrayRef) -> Vec<u64> {
     let data = array.to_data();
     let width = data.data_type().primitive_width().unwrap_or(0);
@@ -237,7 +238,8 @@ fn decimals(array: &ArrayRef) -> Result<Vec<u64>, Error> {
     Ok(decimals.values().iter().map(|value| of(*value)).collect())
 }
 
-/// The elements of an array of lists of any kind, and where those of each row begin; `None` for other arrays.
+/// The elements of an array of lists of any kind, and the positions at which those of each row begin; `None` for other
+/// arrays.
 pub(crate) fn elements(array: &ArrayRef) -> Option<(ArrayRef, Vec<usize>)> {
     fn offsets<O: OffsetSizeTrait>(offsets: &[O]) -> Vec<usize> {
         offsets.iter().map(|offset| offset.as_usize()).collect()

@@ -1,9 +1,10 @@
 //! The memory that a batch holds.
 //!
 //! Invariants:
-//! - A buffer counts with its whole allocation, and once per batch, however many arrays refer to it.
-//! - Batches of [`crate::Partitioner::split`] share no memory with each other or with the batch they come from. So the
-//!   memory of several batches is the sum of theirs, and dropping one frees what it counts.
+//! - A buffer counts with its whole allocation, and once per batch, regardless of the number of arrays that refer to
+//!   it.
+//! - Batches of [`crate::Partitioner::split`] share no memory with each other or with their source batch. So the memory
+//!   of several batches is their sum, and dropping one frees the bytes that it counts.
 
 use crate::limits::BATCH_BYTES_MAX;
 use arrow_array::{Array, RecordBatch};
@@ -13,9 +14,9 @@ use arrow_data::ArrayData;
 /// 330 bytes were measured; a test compares it with the allocator's count.
 const ARRAY_BYTES: u64 = 400;
 
-/// Batches being processed: pieces gathered, joined, filtered, taken, and decoded again for verification.
+/// Batches being processed: pieces that are gathered, joined, filtered, taken, and decoded again for verification.
 const BATCHES_AT_WORK: u64 = 6;
-/// A page and a dictionary of a column, compressed and not, while it is read and while it is written.
+/// A page and a dictionary of a column, compressed and not, during reading and during writing.
 pub const COLUMN_BYTES: u64 = 6 << 20;
 
 /// The bytes freed by dropping this batch, if nothing else refers to its buffers: at most 5 % too few.
@@ -25,7 +26,7 @@ pub fn held_bytes(batch: &RecordBatch) -> u64 {
     size_of::<RecordBatch>() as u64 + arrays
 }
 
-/// The most that decoder, partitioner and encoder hold beside [`held_bytes`] of batches and
+/// The maximum memory of decoder, partitioner and encoder in addition to [`held_bytes`] of batches and
 /// [`crate::Decoder::held_bytes`], for batches of `columns` columns and objects of `object_bytes`: some batches being
 /// processed, an object and its copy as it grows, and for each column of Parquet its pages and dictionary, both while
 /// reading and while writing.

@@ -1,15 +1,15 @@
-//! Values that were written without their quotes: dates, times, texts. The error shows the expression with quotes.
+//! Hints for values that were written without their quotes: dates, times, texts. The error shows the expression with
+//! quotes.
 //!
-//! The quotes shown are double ones, since most shells have the whole expression in single ones.
+//! The hint shows double quotes, since in most shells the whole expression is in single quotes.
 
 use crate::error::Error;
 use crate::expression::{LITERAL, Parsed, in_value, read};
 
-/// Values put in quotes before giving up.
+/// The maximum number of values that are put in quotes.
 const QUOTED_MAX: usize = 64;
 
-/// Reads all of `text`. The error shows the expression as it should be written, if quotes around values are all that
-/// is missing.
+/// Reads all of `text`. The error shows the correct expression if only quotes around values are missing.
 pub(crate) fn read_or_hint<T>(text: &str, expression: for<'a> fn(&mut &'a str) -> Parsed<T>) -> Result<T, Error> {
     read(text, expression).map_err(|error| {
         let hint = quoted(&error, |quoted| read(quoted, expression).err());
@@ -20,7 +20,7 @@ pub(crate) fn read_or_hint<T>(text: &str, expression: for<'a> fn(&mut &'a str) -
     })
 }
 
-/// The expression with quotes, if there is no `refusal` of it then.
+/// The expression with quotes, if `refusal` then finds no error.
 fn quoted(error: &Error, refusal: impl Fn(&str) -> Option<Error>) -> Option<String> {
     let mut error = error.clone();
     for _ in 0..QUOTED_MAX {
@@ -40,7 +40,7 @@ fn quoted(error: &Error, refusal: impl Fn(&str) -> Option<Error>) -> Option<Stri
     None
 }
 
-/// The length of the value at the beginning of `rest`, with the time of day behind a date; 0 if there is no value.
+/// The length of the value at the beginning of `rest`, with the time of day after a date; 0 without a value.
 fn value_bytes(rest: &str) -> usize {
     let word = |text: &str| text.find(|char| !in_value(char)).unwrap_or(text.len());
     let bytes = word(rest);

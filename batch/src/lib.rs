@@ -8,15 +8,15 @@
 //!
 //! There is no I/O: the caller provides bytes, and decides how many batches are held. Nothing here knows about racks.
 //!
-//! Records of CSV, NDJSON, lines and fixed records are carried as the bytes they came in. Only the fields that a
-//! partitioner or filter needs are read, as texts. So no type is inferred that a later record could contradict, numbers
-//! keep their spelling, and no key of a JSON object is lost because the first object lacks it.
+//! Records of CSV, NDJSON, lines and fixed records are carried byte for byte. Only the fields that a partitioner or
+//! filter needs are read, as texts. So no type is inferred that a later record could contradict, numbers keep their
+//! spelling, and no key of a JSON object is lost because the first object lacks it.
 //!
 //! Invariants:
 //! - Every record that passes the filter is in exactly one partition, and once in its objects. The checksum
-//!   [`Partitioner::tally`] is taken before rows are moved, [`Encoded::tally`] from the bytes handed out.
+//!   [`Partitioner::tally`] is taken before rows are moved, [`Encoded::tally`] from the bytes that are returned.
 //! - The partition of a record depends on its values alone, and is the same in every version. With `value(column)` this
-//!   holds for its name; its number depends on the order in which values are found.
+//!   holds for the partition's name; its number depends on the order in which values are found.
 //! - Memory is held for the batches that the caller stores, each counted by [`held_bytes`], for
 //!   [`Decoder::held_bytes`], and for [`working_bytes`].
 

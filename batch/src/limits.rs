@@ -4,10 +4,10 @@
 pub const BATCH_BYTES_MAX: u64 = 4 << 20;
 /// The smallest batch, and so the smallest buffer.
 pub const BATCH_BYTES_MIN: u64 = 64 << 10;
-/// The most rows of a batch, which bounds what is stored for each row beside its bytes.
+/// The maximum number of rows of a batch, which bounds the data stored for each row in addition to its bytes.
 pub const BATCH_ROWS_MAX: u64 = 64 << 10;
 
-/// A length in the type that Arrow has for lengths.
+/// A length in Arrow's type for lengths.
 #[allow(clippy::cast_possible_wrap)]
 pub(crate) fn signed(bytes: usize) -> i32 {
     assert!(bytes < 1 << 31, "records and batches are below 2 GiB");

@@ -1,9 +1,9 @@
-//! Notes of a field: the logical type of its Parquet column, where Arrow has no type for it.
+//! Notes of a field: the logical type of its Parquet column, if Arrow has no type for it.
 
 use arrow_schema::Field;
 use arrow_schema::extension::EXTENSION_TYPE_NAME_KEY;
 
-/// A time of day that counts in UTC. The library's writer looks for this note.
+/// A time of day in UTC. The library's writer looks for this note.
 pub(crate) const IN_UTC: &str = "adjusted_to_utc";
 
 /// The logical type of a field by its notes, if Arrow has no type for it.

@@ -1,7 +1,7 @@
-//! Numbers as texts, compared by value however many digits they have.
+//! Numbers as texts, compared by value, with any number of digits.
 //!
 //! A number becomes a key of bytes that sort like the numbers: a sign, the place of the first digit, the digits.
-//! Infinities are at the ends, and NaN above all.
+//! Infinities are at the ends, and NaN is above all.
 
 use arrow_array::builder::BinaryBuilder;
 use arrow_array::cast::AsArray;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Doubles distinguish numbers of up to this many decimal digits.
 const DIGITS_IN_DOUBLE: usize = 15;
 
-/// True if a double distinguishes this number from all others that are as short.
+/// True if a double distinguishes this number from all others of at most this length.
 pub(crate) fn fits_a_double(text: &str) -> bool {
     text.len() <= DIGITS_IN_DOUBLE && !text.contains(['e', 'E'])
 }

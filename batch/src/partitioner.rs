@@ -1,15 +1,15 @@
 //! Splits batches into pieces, each of one partition.
 //!
-//! 1. The filter removes rows, the projection columns.
+//! 1. The filter removes rows; the projection removes columns.
 //! 2. Each row gets its partition ([`crate::By`]).
 //! 3. A counting sort orders the row numbers by partition.
-//! 4. The rows of each partition are copied into a piece of their own. Copying all rows at once and slicing the copy
-//!    would be as fast, but a slice keeps the whole copy alive, and more memory would be held than is counted.
+//! 4. The rows of each partition are copied into a separate piece. Copying all rows at once and slicing the copy would
+//!    be as fast, but a slice keeps the whole copy alive, so more memory would be held than is counted.
 //!
 //! Invariants:
 //! - Every row that passes the filter is in exactly one piece, in its original order.
 //! - Pieces share no memory with each other or with the batch.
-//! - Any number of threads may split at once. They wait for one another only to number values, and to add up checksums
+//! - Any number of threads may split at once. They wait for each other only to number values, and to add up checksums
 //!   at the end of a batch.
 
 use crate::by::{By, Spec, same_columns};
@@ -83,7 +83,7 @@ impl Partitioner {
         Ok(partitioner)
     }
 
-    /// The rows of a batch by partition, in ascending order of the partitions that have any.
+    /// The rows of a batch by partition, in ascending order of the partitions that have rows.
     ///
     /// # Errors
     /// [`Error::SchemasDiffer`] if its columns differ from those of [`Self::new`], [`Error::NotANumber`],
@@ -116,7 +116,7 @@ impl Partitioner {
         Ok(pieces)
     }
 
-    /// The multiset checksum of everything split so far, after filter and projection, taken before any row was moved.
+    /// The multiset checksum of all batches split so far, after filter and projection, taken before any row was moved.
     pub fn tally(&self) -> MultisetChecksum {
         *self.tally.lock()
     }
@@ -127,7 +127,8 @@ impl Partitioner {
         Learned { values: self.values.lock().known(), keys }
     }
 
-    /// Goes on as one that has learned this, and has split records of this checksum. To be called before any other.
+    /// Continues from the state of a partitioner that has learned this and has split records of this checksum. To be
+    /// called before any other method.
     pub fn go_on_from(&self, learned: &Learned, tally: MultisetChecksum) {
         let [filtered, keys, projection] = &learned.keys;
         self.filtered.know_keys(filtered.as_ref());
@@ -142,8 +143,8 @@ impl Partitioner {
         if matches!(self.by, By::Value { .. }) { self.values.lock().count() } else { self.partitions_max }
     }
 
-    /// The name of a partition in the keys of the output: `year=2020` for `value(year)`, else its number in five
-    /// digits. A null's is `year=__HIVE_DEFAULT_PARTITION__`. Characters unfit for a path are percent-encoded.
+    /// The name of a partition in the keys of the output: `year=2020` for `value(year)`, otherwise its number in five
+    /// digits. That of a null is `year=__HIVE_DEFAULT_PARTITION__`. Characters unfit for a path are percent-encoded.
     pub fn name(&self, partition: usize) -> String {
         match &self.by {
             By::Value { column } => self.values.lock().name(column, partition),
@@ -228,7 +229,7 @@ fn ranges(name: &str, column: &ArrayRef, bounds: &[Literal], text_fields: bool) 
     let indices: Vec<usize> = (0..bounds.len()).collect();
     let below = |row| indices.partition_point(|bound| compare(row, *bound).is_ge()) as u32;
     let mut partitions: Vec<u32> = (0..values.len()).map(below).collect();
-    // Columns of floats are compared as doubles. No bound is above what is not a number.
+    // Columns of floats are compared as doubles. No bound is above NaN.
     if let Some(doubles) = values.as_primitive_opt::<Float64Type>() {
         for (partition, double) in partitions.iter_mut().zip(doubles) {
             if double.is_some_and(f64::is_nan) {

@@ -1,4 +1,4 @@
-//! Schemas as bytes, so that a job that goes on later holds objects against the columns of those it read before.
+//! Schemas as bytes. With them, a resumed job compares objects with the columns of those that it read before.
 
 use crate::error::Error;
 use arrow_ipc::reader::StreamReader;
@@ -9,7 +9,7 @@ use std::io::Cursor;
 /// A schema as a stream of Arrow's IPC without batches.
 ///
 /// # Errors
-/// If a type of it cannot be written.
+/// If one of its types cannot be written.
 pub fn schema_to_bytes(schema: &Schema) -> Result<Vec<u8>, Error> {
     let mut writer = StreamWriter::try_new(Vec::new(), schema).map_err(Error::columns("writing a schema"))?;
     writer.finish().map_err(Error::columns("writing a schema"))?;

@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 /// The size of a text without its characters, or of a list without its elements.
 const OFFSET_BYTES: u64 = 4;
 
-/// The end of each row when all are written out one after another.
+/// The end of each row if all are written out one after another.
 pub(crate) fn row_ends(batch: &RecordBatch) -> Vec<u64> {
     let mut ends = vec![0; batch.num_rows()];
     let same: u64 = batch.columns().iter().map(|column| add_bytes(column, &mut ends)).sum();
@@ -21,7 +21,7 @@ pub(crate) fn row_ends(batch: &RecordBatch) -> Vec<u64> {
     ends
 }
 
-/// Adds the size of each value to its row. A size that all values have in common is returned instead.
+/// Adds the size of each value to its row. A size that all values share is returned instead.
 fn add_bytes(column: &ArrayRef, rows: &mut [u64]) -> u64 {
     use DataType as T;
     match column.data_type() {
@@ -37,7 +37,7 @@ fn add_bytes(column: &ArrayRef, rows: &mut [u64]) -> u64 {
         kind => match (elements(column), kind.primitive_width()) {
             (Some((elements, offsets)), _) => add_lists(&elements, &offsets, rows),
             (None, Some(width)) => width as u64,
-            // Of a kind that no reader gives: rows have an equal share of it.
+            // No reader returns this kind: rows get an equal share of its size.
             (None, None) => (column.get_array_memory_size() / column.len().max(1)) as u64,
         },
     }

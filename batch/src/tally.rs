@@ -12,7 +12,7 @@ use std::ops::{Add, AddAssign, Sub};
 /// The number of records, and the sum of their hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MultisetChecksum {
-    /// Records.
+    /// The number of records.
     pub rows: u64,
     /// The sum of [`crate::hash_rows`] of all columns in order.
     pub sum: u128,
@@ -30,7 +30,7 @@ impl Add for MultisetChecksum {
 impl Sub for MultisetChecksum {
     type Output = Self;
 
-    /// That of the records that are left when `other`, which are all among them, are taken away.
+    /// The checksum of the records that remain without `other`, whose records are all among them.
     fn sub(self, other: Self) -> Self {
         assert!(self.rows >= other.rows && self.sum >= other.sum, "what is taken away was there");
         Self { rows: self.rows - other.rows, sum: self.sum - other.sum }

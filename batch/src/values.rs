@@ -1,4 +1,4 @@
-//! The distinct values of a column, numbered in the order they are found.
+//! The distinct values of a column, numbered in the order in which they are found.
 
 use crate::compare::with_offset;
 use crate::error::Error;
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Hive's name for null, which DuckDB, Spark and Arrow read back as one.
+/// Hive's name for null, which DuckDB, Spark and Arrow read as null.
 const NULL_NAME: &str = "__HIVE_DEFAULT_PARTITION__";
 /// The longest value in a name, in encoded bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// A value as it is kept for later.
+/// A value in its persisted form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KnownValue {
     name: String,
-    /// Of null there is none.
+    /// `None` for null.
     hash: Option<u64>,
     bytes: Option<Vec<u8>>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// All of them, by their numbers.
+    /// All values, by their numbers.
     pub(crate) fn known(&self) -> Vec<KnownValue> {
         let mut hashes = vec![None; self.count()];
         for (hash, numbers) in &self.numbers {
@@ -49,7 +49,7 @@ impl Values {
         values.map(|((name, hash), bytes)| KnownValue { name: name.clone(), hash, bytes: bytes.clone() }).collect()
     }
 
-    /// These, with the numbers that they had.
+    /// Values with the numbers that they had in `known`.
     pub(crate) fn of_known(known: &[KnownValue]) -> Self {
         let mut values = Self::default();
         for (number, value) in (0..).zip(known) {
@@ -135,7 +135,7 @@ impl Values {
     }
 }
 
-/// The values as bytes, for types whose hash is not one-to-one.
+/// The values as bytes, for types with a hash that is not one-to-one.
 fn bytes_of(column: &ArrayRef) -> Result<Option<ArrayRef>, Error> {
     use DataType as T;
     let plain = match column.data_type() {
@@ -159,7 +159,7 @@ fn text(column: &ArrayRef, row: usize) -> Result<String, Error> {
     Ok(encoded(&texts.value(row).to_string()))
 }
 
-/// The text with all but letters, digits and a few signs percent-encoded, cut where it is too long.
+/// The text with all but letters, digits and a few signs percent-encoded, cut if it is too long.
 fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -59,8 +59,8 @@ fn columns(rows: u64) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-/// A file in which every row has one of a few texts, which a dictionary has once, or of which what they share with the
-/// one before is not written: first short ones, then long ones.
+/// A file in which every row has one of a few texts. Each text is stored once in a dictionary, or without the prefix
+/// that it shares with the one before. Short texts come first, then long ones.
 fn few_texts(long_rows: i32, text_bytes: usize, dictionary: bool) -> Vec<u8> {
     let long: Vec<String> = (0..8).map(|text| format!("{}{text}", "x".repeat(text_bytes - 1))).collect();
     let keys = |rows: i32, of: i32, add: i32| Int32Array::from_iter_values((0..rows).map(|row| row % of + add));
@@ -82,7 +82,7 @@ fn few_texts(long_rows: i32, text_bytes: usize, dictionary: bool) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-/// Long texts that a file has once take no more memory than others do when they become rows.
+/// Long texts that a file stores once take no more memory than others do when they become rows.
 fn few_texts_become_batches_of_bounded_size(dictionary: bool) {
     const ROWS: usize = 4000;
     const TEXT_BYTES: usize = 50_000;
@@ -116,7 +116,7 @@ fn few_texts_become_batches_of_bounded_size(dictionary: bool) {
     assert!(peak <= allowed, "{peak} bytes, {allowed} allowed");
 }
 
-/// Partitions as pieces, and what they count.
+/// Pieces by partition, and the memory that they count.
 #[derive(Default)]
 struct Held {
     pieces: BTreeMap<usize, Vec<RecordBatch>>,
@@ -144,7 +144,7 @@ impl Held {
     }
 }
 
-/// The most bytes that were held at once, the objects themselves left out, and what counted at the end.
+/// The peak of held bytes, without the objects themselves, and the counts at the end.
 fn run(spec: &Spec, object: &[u8]) -> (u64, Held) {
     let before = HEAP.current_usage() as u64;
     HEAP.reset_peak_usage();
@@ -159,7 +159,7 @@ fn run(spec: &Spec, object: &[u8]) -> (u64, Held) {
                 if held.bytes + decoder.held_bytes() + (range.end - range.start) > BUFFER_BYTES {
                     held.flush(spec.output);
                 }
-                // Bytes come from elsewhere, so this is an allocation of its own.
+                // The bytes come from elsewhere, so they have a separate allocation.
                 let bytes = Bytes::copy_from_slice(&object[range.start as usize..range.end as usize]);
                 decoder.give(&range, bytes);
             }

@@ -1,5 +1,5 @@
-//! Objects and runs with bytes changed, cut or doubled: they are refused, or read as some records, all of which come
-//! out as they were read; and nothing panics.
+//! Objects and runs with bytes changed, cut or doubled. They are refused, or read as some records that all come out as
+//! they were read; and nothing panics.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ fn spec(format: Format) -> Spec {
     Spec { format, by: by.parse().unwrap(), partitions: 3, columns: None, filter, output: format }
 }
 
-/// Reads and writes everything, as a job does, up to the first refusal; gives the tally of what was written.
+/// Reads and writes everything, as a job does, up to the first refusal. Returns the tally of the output.
 fn through(spec: &Spec, object: &Bytes) -> Result<MultisetChecksum, Error> {
     let mut decoder = Decoder::open(spec, object.len() as u64, 8 << 20);
     let mut partitioner: Option<Partitioner> = None;
@@ -57,7 +57,7 @@ fn mutated(bytes: &[u8], rng: &mut Rng) -> Bytes {
             1 => bytes.insert(at, b'"'),
             2 => bytes[at] = 0xff,
             3 => bytes[at] = b'\n',
-            // Footers and messages lie at the ends, where most of the harm can be done.
+            // Footers and messages are at the ends, where a change does the most harm.
             4 => {
                 let last = bytes.len() - 1;
                 bytes[last.saturating_sub(at % 64)] ^= 1 << rng.below(8);
@@ -107,7 +107,7 @@ fn mutated_runs_are_refused_or_read_and_never_panic() {
         Encoder::runs(&rows().schema(), vec![rows()], 1 << 20).collect::<Result<Vec<_>, _>>().unwrap().remove(0).bytes;
     let mut rng = Rng::for_thing(8, 0);
     let again = |pieces: Vec<RecordBatch>| {
-        // Whatever it is, it can be written again, or is refused.
+        // The mutated run can be written again, or is refused.
         let tally: MultisetChecksum = pieces.iter().map(|piece| multiset_checksum(piece).unwrap()).sum();
         let Some(schema) = pieces.first().map(RecordBatch::schema) else { return };
         if let Ok(runs) = Encoder::runs(&schema, pieces, u64::MAX).collect::<Result<Vec<_>, _>>() {

@@ -2,12 +2,12 @@
 //! run: `cargo bench -p catalog --bench puts`.
 //!
 //! Three ways to make an object of 16 KiB durable:
-//! - **file**: its bytes in a file of its own, synced, and its name; then a batch of the catalog, synced (the names are
-//!   not shared between writers here, as a workshop shares them: this is an upper bound of what files cost);
-//! - **batch**: the batch of the catalog alone, synced: the bytes are nowhere;
-//! - **log**: bytes and batch in the log, with one sync for all that wait; the catalog follows without one.
+//! - **file**: its bytes in a separate file, synced, and its name; then a batch of the catalog, synced (the names are
+//!   not shared between writers here, as a workshop shares them: this is an upper bound of the cost of files);
+//! - **batch**: only the batch of the catalog, synced: the bytes are stored nowhere;
+//! - **log**: bytes and batch in the log, with one sync for all waiting writers; the catalog follows without a sync.
 //!
-//! The log is the simplest one there is: a file that grows.
+//! The log is the simplest possible one: a file that grows.
 #![allow(clippy::unwrap_used)]
 
 use bytes::Bytes;
@@ -27,7 +27,7 @@ const OBJECT_BYTES: usize = 16 << 10;
 const TURNS: usize = 5;
 const TURN: Duration = Duration::from_secs(3);
 
-/// A log that is one file.
+/// A log in one file.
 struct FileLog(Mutex<File>);
 
 impl CommitLog for FileLog {
@@ -58,7 +58,7 @@ enum Way {
     Log,
 }
 
-/// A catalog of its own for each way, in `dir`.
+/// A separate catalog for each way, in `dir`.
 async fn site(way: Way, dir: &Path) -> (Arc<SqliteStore>, Catalog, PathBuf) {
     let path = dir.join(format!("{way:?}"));
     let files = dir.join(format!("{way:?}.files"));
@@ -82,7 +82,7 @@ fn staged(files: &Path, slot: u64, bytes: &Bytes) {
     File::open(files).unwrap().sync_all().unwrap();
 }
 
-/// One writer's PUTs until `end`: how many.
+/// One writer's PUTs until `end`; returns their number.
 async fn write(way: Way, catalog: Catalog, files: PathBuf, writer: u64, end: Instant) -> u64 {
     let (bucket, bytes) = (Bucket::new("b", 1, "me"), Bytes::from(vec![writer as u8; OBJECT_BYTES]));
     let mut puts = 0;

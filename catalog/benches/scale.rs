@@ -1,13 +1,13 @@
-//! How the catalog grows: bytes on disk for each packed object, and what a start, a HEAD and a page of a listing take,
-//! of two catalogs in the same run, in turns: `cargo bench -p catalog --bench scale`. 10,000 objects against 200,000;
-//! `-- 100000 10000000 DIRECTORY` are other numbers, and where the data goes.
+//! Growth of the catalog: bytes on disk for each packed object, and the time of a start, a HEAD and a page of a
+//! listing, for two catalogs in the same run, in turns: `cargo bench -p catalog --bench scale`. 10,000 objects against
+//! 200,000; `-- 100000 10000000 DIRECTORY` sets other numbers and the data directory.
 //!
-//! Objects have keys of 60 bytes and what a stock client sends (an MD5, a CRC-64/NVME, a content type). They are put by
-//! 64 writers and packed by 50,000, each by the batches that a server makes of it, behind a log that forgets
-//! everything, so that it is not the disk's syncs that are measured. They come in runs: directories of 1,000 files,
-//! in no order, as trees are copied. With `random` behind the numbers every key comes in no order: the most room a
-//! B+tree takes. Then a snapshot of each is written, and a catalog made of it again, as `larder recover` does: checked
-//! as a whole, loaded, and opened.
+//! Objects have keys of 60 bytes and the metadata that a stock client sends (an MD5, a CRC-64/NVME, a content type). 64
+//! writers put them, and they are packed by 50,000, each with a server's batches, behind a log that forgets everything,
+//! so that the disk's syncs are not measured. They come in runs: directories of 1,000 files, in no order, as trees are
+//! copied. With `random` after the numbers every key comes in no order, which takes the most room in a B+tree. Then a
+//! snapshot of each is written, and a catalog is remade from it, as `larder recover` does: checked as a whole, loaded,
+//! and opened.
 #![allow(clippy::unwrap_used)]
 
 use catalog::{
@@ -34,7 +34,7 @@ const KEY_BYTES: usize = 60;
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const WRITTEN_MS: u64 = 1_790_000_000_000;
 
-/// A log that has room for everything and keeps nothing.
+/// A log that has room for everything and stores nothing.
 struct Forgetful;
 
 impl CommitLog for Forgetful {
@@ -51,14 +51,14 @@ impl CommitLog for Forgetful {
     }
 }
 
-/// Bits that follow from `number` and look like any others; no two numbers have the same.
+/// Bits that are derived from `number` and look random; no two numbers have the same.
 fn mixed(number: u64) -> u64 {
     let first = (number ^ number >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let second = (first ^ first >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     second ^ second >> 33
 }
 
-/// How keys come.
+/// The order of the keys.
 #[derive(Clone, Copy)]
 enum Order {
     Runs,
@@ -79,7 +79,7 @@ impl Order {
 
 fn object(version: VersionId, number: u64) -> Object {
     let etag = format!("{:016x}{:016x}", mixed(number ^ 1 << 60), mixed(number ^ 1 << 61));
-    // Base64 of 8 bytes: 11 characters that matter, of which the last has 4 bits.
+    // Base64 of 8 bytes: 11 significant characters; the last one has 4 bits.
     let sum = u128::from(mixed(number ^ 1 << 62)) << 2;
     let digit = |at: u32| char::from(DIGITS[(sum >> (6 * (10 - at)) & 63) as usize]);
     let base64 = (0..11).map(digit).chain(['=']).collect();
@@ -141,7 +141,7 @@ impl Site {
         Self { path, order, count, catalog }
     }
 
-    /// Closed in order, so that all is in the file, and opened again: how long the start takes.
+    /// Closes the catalog in order, so that all is in the file, and opens it again; returns the time of the start.
     async fn again(self) -> (Self, Duration) {
         let Self { path, order, count, catalog } = self;
         drop(catalog);
@@ -199,7 +199,7 @@ async fn pack(catalog: &Catalog, mut members: Vec<Member>) {
     assert_eq!(committed.moved.len(), members.len());
 }
 
-/// A snapshot of the catalog, and a catalog that is made of it again.
+/// A snapshot of the catalog, and a catalog that is remade from it.
 async fn restore(site: &Site) {
     let (snapshot, again) = (site.path.with_extension("snapshot"), site.path.with_extension("again"));
     let (count, began) = (site.count, Instant::now());
@@ -224,7 +224,7 @@ async fn restore(site: &Site) {
     );
 }
 
-/// How long each of `count` requests took, sorted, in microseconds.
+/// The time of each of `count` requests, sorted, in microseconds.
 #[derive(Default)]
 struct Times(Vec<f64>);
 
@@ -245,7 +245,7 @@ struct Measured {
     lists: Times,
 }
 
-/// One turn of requests, one after the other, as a client sees them who has nothing else to wait for.
+/// One turn of requests, one after the other, as seen by a client that has nothing else to wait for.
 async fn ask(site: &Site, turn: usize, measured: &mut Measured) {
     let base = 1_000_000_007 * (turn as u64 + 1);
     for draw in 0..HEADS {
@@ -265,7 +265,7 @@ async fn ask(site: &Site, turn: usize, measured: &mut Measured) {
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
-    // `cargo test --benches` only wants to know that it can be started.
+    // `cargo test --benches` only checks that the bench can be started.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

@@ -1,15 +1,15 @@
-//! Adopting blobs: a catalog that was lost, and made again as far as its journal goes, learns of what lies in the rack
-//! beyond that.
+//! Adoption of blobs: a catalog that was lost, and remade as far as its journal reaches, learns what else the rack
+//! stores.
 //!
-//! The index of a pack says of each member what it was when it was packed, with the commit sequence number of its
-//! record. What the catalog has is as of the number `known_until`: a member with a lower one was deleted or replaced
-//! since it was packed, unless it lives where the catalog says; a member with a higher one is newer than all that the
-//! catalog has. Of two that the catalog learns of, the one with the higher number is newer; of two copies of one
-//! version, that in the blob that was begun later. What was deleted or changed after `known_until` comes back as it was
-//! packed: nothing but the catalog knew better.
+//! For each member, the index of a pack records its state when it was packed, with the commit sequence number of its
+//! record. The catalog is complete up to the number `known_until`. A member with a lower number was deleted or replaced
+//! after it was packed, unless it lives where the catalog says. A member with a higher number is newer than everything
+//! in the catalog. Of two adopted members, the one with the higher number is newer; of two copies of one version, the
+//! copy in the blob that was started later. An object that was deleted or changed after `known_until` comes back as it
+//! was packed: only the catalog knew better.
 //!
-//! No record of the catalog has a lock, and nobody who deletes asks for one. So a blob in which an object is under a
-//! legal hold or retained is not adopted at all: what cannot be disproved must not be forgotten.
+//! The catalog's records have no locks, and deletion does not check for one. So a blob in which an object is under a
+//! legal hold or retained is not adopted at all: a lock must not be forgotten unless it is known to have ended.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -34,26 +34,26 @@ pub struct FoundMember {
     pub bucket: String,
     /// Its key.
     pub key: String,
-    /// Where in the payload it begins.
+    /// Offset of its first byte in the payload.
     pub offset: u64,
     /// Its S3 record when it was packed.
     pub object: Object,
-    /// The number of that record; 0 if it is not known.
+    /// The number of that record; 0 if unknown.
     pub sequence: Sequence,
-    /// When its bucket was made, in milliseconds of the Unix epoch; 0 if that is not known.
+    /// Creation time of its bucket, in milliseconds of the Unix epoch; 0 if unknown.
     pub bucket_created_ms: u64,
-    /// Who owned the bucket; empty if that is not known.
+    /// Owner of the bucket; empty if unknown.
     pub owner: String,
-    /// Its parts, if it was uploaded in some.
+    /// Its parts, if it was uploaded in parts.
     pub parts: Vec<Part>,
-    /// It was under a legal hold or retained when it was packed.
+    /// True if it was under a legal hold or retained when it was packed.
     pub locked: bool,
 }
 
 /// The reason why a blob was not adopted.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
-    /// The catalog could not.
+    /// A call of the catalog failed.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     /// Objects in it are locked, and the catalog would forget that.
@@ -64,14 +64,14 @@ pub enum AdoptError {
     Locked {
         /// The blob.
         blob: BlobId,
-        /// How many.
+        /// Number of locked objects.
         locked: usize,
         /// The first of them, as `s3://bucket/key`.
         first: String,
     },
 }
 
-/// What became of the members of blobs that were found.
+/// Totals over the members of adopted blobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Adopted {
     /// Objects that live there now.
@@ -87,33 +87,33 @@ pub struct Adopted {
 /// The adoption of blobs into a catalog.
 pub struct Adoption {
     catalog: Catalog,
-    /// By the keys of objects that were adopted: the numbers of their record and of their blob.
+    /// For each adopted object, by its key: the numbers of its record and of its blob.
     order: Arc<dyn Store>,
     known_until: Sequence,
-    /// What was done so far.
+    /// The totals so far.
     pub totals: Adopted,
 }
 
-/// The numbers by which it is decided which of two lives: the member's, and its blob's.
+/// The two numbers that decide which of two members lives: the member's and its blob's.
 type Age = (u64, u64);
 
 impl Adoption {
-    /// Into `catalog`, which has everything up to `known_until`, and of what came later nothing. `order` is an empty
-    /// store, of no use afterwards.
+    /// An adoption into `catalog`, which has every batch up to `known_until` and none after it. `order` is an empty
+    /// store that only this adoption uses.
     pub fn new(catalog: Catalog, order: Arc<dyn Store>, known_until: Sequence) -> Self {
         Self { catalog, order, known_until, totals: Adopted::default() }
     }
 
-    /// True if the catalog may lack what has the number `sequence`, be it a blob that was begun or an object's record:
-    /// what it does not know is not what was removed.
+    /// True if the catalog may lack the record with the number `sequence`, of an object or of the start of a blob. A
+    /// record that is missing for this reason was not removed.
     pub fn may_lack(&self, sequence: Sequence) -> bool {
         self.known_until == Sequence(0) || sequence > self.known_until
     }
 
-    /// Adopts `blob`, which the catalog does not have, or only as one that was begun; it was begun at `begun`.
+    /// Adopts `blob`, which was started at `begun`. The catalog does not have it, or has only its intent.
     ///
     /// # Errors
-    /// [`AdoptError`]. If objects are locked, nothing was changed.
+    /// [`AdoptError`]. If objects are locked, nothing is changed.
     pub async fn adopt(&mut self, blob: &Blob, begun: Sequence, members: Vec<FoundMember>) -> Result<(), AdoptError> {
         refuse_locked(blob, &members)?;
         self.enter(blob).await?;
@@ -144,7 +144,7 @@ impl Adoption {
         }
     }
 
-    /// The record of the blob, which may have been begun.
+    /// Adds the record of the blob and removes its intent, if it has one.
     async fn enter(&self, blob: &Blob) -> Result<(), CatalogError> {
         let (at, intent) = (key::blob(blob.blob), key::intent(blob.blob));
         let mut batch = Batch::new(vec![Check::Absent(at.clone())], vec![Write::Put(at, encode(blob))]);
@@ -180,7 +180,7 @@ impl Adoption {
         self.totals.dead += 1;
     }
 
-    /// Decides of each of `members`, which have keys of their own, and places those that live.
+    /// Decides for each of `members`, whose keys all differ, and places the living ones.
     async fn place(&mut self, blob: &Blob, begun: Sequence, members: Vec<FoundMember>) -> Result<(), CatalogError> {
         let (mut batch, mut order) = (Batch::default(), Batch::default());
         for member in members {
@@ -201,9 +201,9 @@ impl Adoption {
         Ok(self.order.commit(order).await?)
     }
 
-    /// Adds to `batch`: the upload that became `member` is open no more, though the catalog knew it so. An object has
-    /// the number of its upload: whoever completed or aborted that once more would take the object's records away. Its
-    /// files, if they are still there, are nobody's.
+    /// Adds to `batch` the end of the upload that became `member`, if the catalog still has it as open. An object has
+    /// the number of its upload, so completing or aborting that upload again would remove the object's records. Files
+    /// of the upload that still exist are orphans.
     async fn end_upload(&self, member: &FoundMember, batch: &mut Batch) -> Result<(), CatalogError> {
         let version = member.object.version;
         let at = key::upload(&member.bucket, &member.key, version);
@@ -214,11 +214,12 @@ impl Adoption {
         Ok(())
     }
 
-    /// Whether `member`, of this age, lives, where `old` is there, which is of the age `before` if it was adopted.
+    /// True if `member`, which has this age, lives. The catalog has `old` there, which has the age `before` if it was
+    /// adopted.
     fn lives(&self, member: &FoundMember, age: Age, old: Option<&Living>, before: Option<Age>) -> bool {
         let placed = old.and_then(|old| old.placed.as_ref());
         match (placed, before) {
-            // A copy of the same bytes, in a blob of which the catalog did not know: it has left its old place.
+            // A copy of the same bytes, in a blob that the catalog did not know: the version has left its old place.
             (Some(placed), None) if placed.object.version == member.object.version => true,
             (Some(placed), Some(before)) if placed.object.version == member.object.version => age.1 > before.1,
             (_, Some(before)) => age > before || is_on(Sabotage::RecoverTakesTheLast),
@@ -226,7 +227,7 @@ impl Adoption {
         }
     }
 
-    /// Makes the bucket of `member`, if there is none.
+    /// Makes the bucket of `member` if it does not exist.
     async fn ensure_bucket(&mut self, member: &FoundMember) -> Result<(), CatalogError> {
         let at = key::bucket(&member.bucket);
         if self.catalog.store.get(&at).await?.is_some() {
@@ -239,7 +240,7 @@ impl Adoption {
         Ok(())
     }
 
-    /// Adds to `batch`: `member` of `blob` is the living version of its key, where `old` was.
+    /// Adds to `batch`: `member` of `blob` becomes the living version of its key, in place of `old`.
     async fn revive(
         &mut self,
         blob: &Blob,

@@ -1,7 +1,7 @@
-//! The audit: every record against every other that speaks of the same thing.
+//! The audit: compares every record with every other record about the same thing.
 //!
-//! It reads in pages and looks up what each entry points at, so it needs little memory however much is stored (but for
-//! the slots, of which there are as many as staged files). Changes while it runs may look like contradictions.
+//! It reads pages and looks up what each entry refers to, so it needs little memory for any amount of data, except for
+//! the slots: one number for each staged file. Changes while it runs may look like contradictions.
 
 use crate::blob::{WHOLE, member_of};
 use crate::catalog::{Catalog, Cursor, STEP};
@@ -43,20 +43,20 @@ pub struct Audit {
     pub uploads: u64,
     /// Their bytes.
     pub upload_bytes: u64,
-    /// Blobs, those without living versions included.
+    /// Blobs, including those without living versions.
     pub blobs: u64,
     /// Blobs that are being written.
     #[serde(skip)]
     pub intents: u64,
     /// Payload bytes in the rack that no object refers to.
     pub dead_bytes: u64,
-    /// Member records that were walked over, and parts of objects that are in one piece no more: those that an object
-    /// knows of must be all there are.
+    /// Member records, and part records that objects have. Each total must match a second count; a difference shows
+    /// records that no object has.
     #[serde(skip)]
     members: u64,
     #[serde(skip)]
     parts_of_objects: u64,
-    /// How many contradictions there are. None in a sound catalog.
+    /// Number of contradictions. None in a sound catalog.
     #[serde(skip)]
     pub contradictions: u64,
     /// The first of them in words.
@@ -75,8 +75,8 @@ impl Audit {
         }
     }
 
-    /// The indexes must know `placed` where it lies. (Every entry of an index is held against its object as well, so
-    /// that one which knows it elsewhere is found there.)
+    /// The indexes must have `placed` at its place. (Every index entry is also checked against its object, which finds
+    /// an entry with another place.)
     fn place(&mut self, entry: &Entry, placed: &PlacedObject, found: &Indexes) {
         let bytes = placed.object.bytes;
         match placed.place {
@@ -106,7 +106,7 @@ struct Indexes {
 }
 
 impl Catalog {
-    /// Walks everything and reports what contradicts what, damaged records included.
+    /// Reads everything and reports contradictions, including damaged records.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -129,7 +129,7 @@ impl Catalog {
         Ok(audit)
     }
 
-    /// The next entries of a walk that can be parsed, with what they say; the others are contradictions.
+    /// The next entries of a walk that can be parsed, with their parsed form. The others are contradictions.
     async fn step<T>(
         &self,
         audit: &mut Audit,
@@ -151,7 +151,7 @@ impl Catalog {
         Ok(Some(good))
     }
 
-    /// Gives `check` every record of a kind that can be parsed.
+    /// Passes to `check` every record of a kind that can be parsed.
     async fn each<T>(
         &self,
         audit: &mut Audit,
@@ -198,7 +198,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// The owner of a number in the workshop is a staged object or an open upload.
+    /// The owner of a number in the workshop must be a staged object or an open upload.
     async fn audit_owners(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut walk = Steps::over(Tag::Version);
         while let Some(owners) = self.step(audit, &mut walk, numbered::<1, Owner>).await? {
@@ -270,7 +270,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Living members and tombstones of a blob together are its members, side by side; or it is dead as a whole.
+    /// The living members and tombstones of a blob together are its members, side by side; or it is dead as a whole.
     async fn audit_extents(&self, audit: &mut Audit, entry: &Entry, blob: &Blob) -> Result<(), CatalogError> {
         let mut extents = self.all_entries(&key::members(blob.blob), member_of).await?;
         let dead = self.all_entries(&key::tombs_of(blob.group, blob.blob), dead_of).await?;
@@ -300,14 +300,14 @@ impl Catalog {
         Ok(())
     }
 
-    /// A rebuild is aimed at a drive on which its blob does not count that stack, or has lost it.
+    /// The target of a rebuild must be a drive on which the blob does not count that stack, or has lost it.
     async fn audit_rebuild_targets(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut walk = Steps::over(Tag::RebuildTarget);
         while let Some(targets) = self.step(audit, &mut walk, target_of).await? {
             let blobs = targets.iter().map(|(_, (blob, _))| key::blob(*blob)).collect();
             for ((entry, (id, target)), blob) in targets.iter().zip(self.look_up::<Blob>(blobs).await?) {
                 let counted = blob.and_then(|blob| blob.drives.get(usize::from(target.index)).copied());
-                // A spare may be left where its stack was before it was rebuilt elsewhere.
+                // A spare target may remain at the old place of a stack that was rebuilt elsewhere.
                 let fits = match counted {
                     Some(counted) if counted == target.drive && !target.spare => {
                         self.is_stack_lost(counted, *id).await?
@@ -344,7 +344,7 @@ impl Catalog {
                 audit.demand(blobs[index].is_some(), entry, "its blob is missing");
             }
         }
-        // Each stored object has its member; so a member that no object has shows in their number.
+        // Each stored object has its member, so the count shows a member that no object has.
         if audit.members != audit.stored {
             audit.contradictions += 1;
             let (members, stored) = (audit.members, audit.stored);
@@ -383,7 +383,7 @@ impl Catalog {
         .await
     }
 
-    /// The kinds that nothing else speaks of: each record must say what its key says.
+    /// Kinds that no other record refers to: each record must agree with its own key.
     async fn audit_small(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         self.each(audit, Tag::Bucket, value::<Bucket>, |audit, entry, bucket| {
             audit.demand(key::bucket(&bucket.name) == entry.key, entry, "it has another name");
@@ -424,7 +424,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// The inputs of a job and its checkpoint belong to a job that exists.
+    /// The inputs and the checkpoint of a job must belong to a job that exists.
     async fn audit_jobs(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut jobs = BTreeSet::new();
         self.each(audit, Tag::Job, value::<Job>, |audit, entry, job| {
@@ -445,7 +445,7 @@ impl Catalog {
         .await
     }
 
-    /// No number is in use that the counter `name` has not given out.
+    /// No number may be in use that the counter `name` has not given out.
     async fn audit_counter(&self, audit: &mut Audit, name: &str, tag: Tag) -> Result<(), CatalogError> {
         let mut ends = Vec::new();
         for copy in crate::ids::COPIES {
@@ -466,7 +466,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Every key begins with a tag of the table of keys.
+    /// Every key must begin with a tag from the table of keys.
     async fn audit_strays(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut start = Bound::Unbounded;
         for tag in key::TAGS.iter().copied().map(Some).chain([None]) {
@@ -503,7 +503,7 @@ impl Catalog {
         self.audit_parts(audit, &open).await
     }
 
-    /// A part is one of an open upload, or of an object that knows of it.
+    /// A part must belong to an open upload, or to an object that has it.
     async fn audit_parts(&self, audit: &mut Audit, open: &BTreeSet<VersionId>) -> Result<(), CatalogError> {
         let (mut slots, mut of_objects) = (BTreeSet::new(), 0);
         let mut walk = Steps::over(Tag::Part);
@@ -532,7 +532,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// An object that came in parts has all of them.
+    /// An object that was uploaded in parts must have all of them.
     async fn audit_parts_of(&self, audit: &mut Audit, entry: &Entry, object: &Object) -> Result<(), CatalogError> {
         let mut count = 0_u32;
         let is_its = |entry: &Entry| Ok(part_of(entry).is_ok_and(|part| fits(&part, object)));
@@ -575,12 +575,12 @@ fn dead_of(entry: &Entry) -> Result<Member, CatalogError> {
     Ok(Member { version: VersionId(version), offset, bytes: value(entry)? })
 }
 
-/// Where `member` ends; saturating, since a damaged record may say anything.
+/// End of `member`; saturating, since a damaged record may have any numbers.
 fn end_of(member: &Member) -> u64 {
     member.offset.saturating_add(member.bytes)
 }
 
-/// Where the member record of a stored object is; of no use for one that is not.
+/// Key of the member record of a stored object; meaningless for one that is not stored.
 fn member_key(placed: &PlacedObject) -> Vec<u8> {
     match placed.place {
         Place::Stored { blob, offset } => key::member(blob, offset, placed.object.version),

@@ -1,9 +1,9 @@
 //! The right by which a change is made.
 //!
-//! It is checked when a request is admitted, and may be gone when the request commits: a body may take hours, and
-//! meanwhile the bucket may be removed and created again by another user, or the keys that signed the request rotated.
-//! So the right is part of every batch. It holds at the moment at which the batch gets its sequence number, or nothing
-//! of the batch happens.
+//! The right is checked when a request is admitted, and may be gone when the request commits. A body may take hours;
+//! meanwhile the bucket may be removed and created again by another user, or the keys that signed the request may be
+//! rotated. So the right is part of every batch: either it holds when the batch gets its sequence number, or nothing of
+//! the batch happens.
 
 use crate::key;
 use crate::record::{Bucket, encode};
@@ -13,14 +13,14 @@ use parking_lot::Mutex;
 /// Conditions that must still hold when a change is committed.
 #[derive(Clone, Debug, Default)]
 pub struct Authority {
-    /// The bucket that the change is made in, as it was when the request was admitted. It may have been changed since,
-    /// but not removed.
+    /// The bucket that the change is made in, as it was when the request was admitted. It may have been changed since
+    /// then, but not removed.
     pub bucket: Option<Bucket>,
     /// The access key that signed the request. It must still belong to a user.
     pub access_key: Option<String>,
 }
 
-/// An authority, with the bucket's record as it was read last.
+/// An authority, with the bucket's record as it was last read.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) authority: Authority,
@@ -33,7 +33,7 @@ impl Grant {
         Self { authority, bucket_raw }
     }
 
-    /// The bucket was changed, and its record is `raw` now.
+    /// The bucket was changed; its record is now `raw`.
     pub(crate) fn bucket_changed(&self, raw: Vec<u8>) {
         assert!(self.authority.bucket.is_some(), "an authority without a bucket has no record to renew");
         *self.bucket_raw.lock() = raw;

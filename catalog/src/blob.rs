@@ -16,25 +16,25 @@ pub(crate) const WHOLE: VersionId = VersionId(0);
 /// The result of committing a blob.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitBlob {
-    /// The versions that lie in it now, with the slots of their staged files, which the caller frees: one, or one for
-    /// each part.
+    /// The versions that are in it now, with the slots of their staged files, which the caller frees. A version has one
+    /// slot, or one for each part.
     pub moved: Vec<(VersionId, u64)>,
-    /// The members that were overwritten or deleted meanwhile: their bytes in the blob are dead from the start.
+    /// The members that were overwritten or deleted meanwhile. Their bytes in the blob are dead from the start.
     pub dead: Vec<VersionId>,
-    /// The bytes of those.
+    /// The bytes of the dead members.
     pub dead_bytes: u64,
 }
 
-/// A blob with dead bytes, which no object refers to any more.
+/// A blob with dead bytes, which no object refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadRecord {
     /// The blob.
     pub blob: Blob,
-    /// Those of its drives that hold nothing of it, since they took the place of a drive that failed.
+    /// Those of its drives that hold none of its data, since they replaced a failed drive.
     pub lost: Vec<DriveId>,
-    /// Its dead payload bytes: all of them if no version lives in it.
+    /// Its dead payload bytes; all of them if no version lives in it.
     pub dead_bytes: u64,
-    /// True if a version lives in it. If none does, its stacks can be removed and the blob forgotten.
+    /// True if a version lives in it. If not, its stacks can be removed and the blob forgotten.
     pub living: bool,
 }
 
@@ -43,9 +43,9 @@ pub struct DeadRecord {
 pub struct DeadPage {
     /// The blobs, by number.
     pub items: Vec<DeadRecord>,
-    /// Where to go on; `None` if there are no more.
+    /// Cursor of the next page; `None` if this is the last one.
     pub next: Option<Cursor>,
-    /// Dead bytes of blobs that are left out, since their records are damaged.
+    /// Dead bytes of blobs that are left out because their records are damaged.
     pub damaged_bytes: u64,
 }
 
@@ -63,20 +63,20 @@ impl Catalog {
         self.apply_or(batch, CatalogError::PreconditionFailed).await
     }
 
-    /// The blobs that were begun and neither committed nor aborted. At boot each is aborted.
+    /// The blobs that were begun and neither committed nor aborted. Each is aborted at boot.
     pub async fn pending_intents(&self) -> Result<Vec<Blob>, CatalogError> {
         self.all_entries(&key::all(Tag::Intent), value).await
     }
 
-    /// Makes the blob, whose stacks are synced and read back, the place of its members, all at once. A member that was
+    /// Makes the blob, whose stacks are synced and read back, the place of its members in one batch. A member that was
     /// overwritten or deleted meanwhile is dead at once.
     ///
     /// # Errors
-    /// [`CatalogError::NoIntent`] if it was not begun, or is committed or aborted; [`CatalogError::Conflict`].
+    /// [`CatalogError::NoIntent`] if it was not begun, or was committed or aborted; [`CatalogError::Conflict`].
     ///
     /// # Panics
-    /// If a member is named twice, reaches beyond the payload, or has another length than its version: the payload was
-    /// composed wrongly, and must not become the only copy.
+    /// If a member is named twice, reaches beyond the payload, or differs in length from its version: the payload was
+    /// composed wrongly and must not become the only copy.
     pub async fn commit_blob(&self, blob: &Blob, members: &[Member]) -> Result<CommitBlob, CatalogError> {
         check_members(blob, members);
         assert!(!blob.drives.is_empty(), "a blob lies somewhere");
@@ -106,8 +106,8 @@ impl Catalog {
         }
     }
 
-    /// Each of `members` as it is staged; `None` for one that is not any more, or whose record is damaged: that one
-    /// stays in the workshop, and what was packed of it is of no use.
+    /// Each of `members` as it is staged. `None` for a member that is no longer staged, or whose record is damaged: the
+    /// latter stays in the workshop, and its packed copy is of no use.
     async fn staged_members(&self, members: &[Member]) -> Result<Vec<Option<StagedMember>>, CatalogError> {
         let owners = members.iter().map(|member| key::version(member.version)).collect();
         let owners: Vec<Option<Owner>> = self.look_up(owners).await?;
@@ -136,8 +136,7 @@ impl Catalog {
         Ok(found)
     }
 
-    /// Aborts a blob that was begun: everything that was written of it is dead as a whole. `None` if it is not being
-    /// written.
+    /// Aborts a blob that is being written: all its data is dead as a whole. `None` if it is not being written.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -192,7 +191,7 @@ impl Catalog {
             let id = BlobId::new(number, nonce);
             let tombs = KeyRange::prefix(&key::tombs_of(group, id));
             match self.dead_blob(group, id).await {
-                // It may be forgotten between the two reads; then it is not dead but gone.
+                // It may be forgotten between the two reads; then it is gone and no longer dead.
                 Ok(dead) => items.extend(dead),
                 Err(CatalogError::Damaged(_)) => {
                     damaged_bytes = damaged_bytes.saturating_add(self.dead_bytes_of(group, id).await?);
@@ -210,7 +209,7 @@ impl Catalog {
         Ok(DeadPage { items, next, damaged_bytes })
     }
 
-    /// The dead bytes of every group that has some. Reads every tombstone: for boot.
+    /// The dead bytes of every group that has any. Reads every tombstone; meant for boot.
     pub async fn dead_totals(&self) -> Result<Vec<(GroupId, u64)>, CatalogError> {
         let mut totals = BTreeMap::new();
         let tomb = |entry: &Entry| Ok((key::numbers::<5>(&entry.key)?, value::<u64>(entry)?));
@@ -222,11 +221,12 @@ impl Catalog {
         Ok(totals.into_iter().collect())
     }
 
-    /// Forgets a blob whose stacks were removed: its record, its stacks by drive and its tombstones. Again is no error.
+    /// Forgets a blob whose stacks were removed: its record, its stacks by drive and its tombstones. Repeating the call
+    /// is no error.
     ///
     /// # Errors
-    /// [`CatalogError::BlobInUse`] if it holds a version, or a rebuild may have left a stack of it on its target, and
-    /// [`CatalogError::Conflict`]; nothing is changed then.
+    /// [`CatalogError::BlobInUse`] if it holds a version, or if a rebuild may have left a stack of it on its target;
+    /// [`CatalogError::Conflict`]. In both cases nothing is changed.
     pub async fn forget_blob(&self, blob: BlobId) -> Result<(), CatalogError> {
         let at = key::blob(blob);
         let mut retries = self.retries();
@@ -241,7 +241,7 @@ impl Catalog {
             if self.apply(Batch::new(checks, writes)).await? {
                 return Ok(());
             }
-            // What the batch was checked against may be gone by now: then it is tried again.
+            // The reason for the failed check may be gone by now; then the batch is tried again.
             if self.is_blob_living(blob).await? || !self.rebuild_targets(blob).await?.is_empty() {
                 return Err(CatalogError::BlobInUse(blob));
             }
@@ -260,7 +260,7 @@ impl Catalog {
         Ok(Some(DeadRecord { blob: found, lost, dead_bytes, living }))
     }
 
-    /// The bytes that the tombstones of `blob` name.
+    /// The sum of the bytes in the tombstones of `blob`.
     async fn dead_bytes_of(&self, group: GroupId, blob: BlobId) -> Result<u64, CatalogError> {
         let mut dead_bytes = 0_u64;
         let add = |bytes| dead_bytes = dead_bytes.saturating_add(bytes);
@@ -269,8 +269,7 @@ impl Catalog {
     }
 }
 
-/// # Panics
-/// If `members` cannot be those of `blob`.
+/// # Panics If `members` cannot be the members of `blob`.
 pub(crate) fn check_members(blob: &Blob, members: &[Member]) {
     let (mut seen, mut behind) = (BTreeSet::new(), 0);
     for member in members {
@@ -282,7 +281,7 @@ pub(crate) fn check_members(blob: &Blob, members: &[Member]) {
     }
 }
 
-/// An intent becomes a blob: its record and its stacks by drive.
+/// The batch that turns an intent into a blob: its record and its stacks by drive.
 pub(crate) fn commit_batch(blob: &Blob) -> Batch {
     let intent = key::intent(blob.blob);
     let checks = vec![Check::Present(intent.clone()), Check::Absent(key::blob(blob.blob))];
@@ -291,16 +290,16 @@ pub(crate) fn commit_batch(blob: &Blob) -> Batch {
     Batch::new(checks, writes)
 }
 
-/// Adds to `batch`: `member`, which is not staged any more, is dead in `blob`.
+/// Adds to `batch`: `member`, which is no longer staged, is dead in `blob`.
 fn bury_member(blob: &Blob, member: &Member, batch: &mut Batch, outcome: &mut CommitBlob) {
     let Member { version, offset, bytes } = *member;
-    // Versions never come back, so this needs no check.
+    // A version never comes back, so this needs no check.
     batch.writes.push(Write::Put(key::tomb(blob.group, blob.blob, offset, version), encode(&bytes)));
     outcome.dead.push(version);
     outcome.dead_bytes += bytes;
 }
 
-/// A member of a blob to be, as it is staged.
+/// A member of a blob that is being committed, as it is staged.
 struct StagedMember {
     owner: Owner,
     placed: PlacedObject,
@@ -321,7 +320,7 @@ fn move_member(blob: &Blob, member: &Member, found: StagedMember, batch: &mut Ba
     batch.writes.push(Write::Put(at, encode(&placed)));
 }
 
-/// The member of an entry of the member index.
+/// The member in an entry of the member index.
 pub(crate) fn member_of(entry: &Entry) -> Result<Member, CatalogError> {
     let [_, _, offset, version] = key::numbers(&entry.key)?;
     Ok(Member { version: VersionId(version), offset, bytes: value(entry)? })

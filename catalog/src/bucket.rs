@@ -12,33 +12,33 @@ impl Catalog {
     /// Adds a user.
     ///
     /// # Errors
-    /// [`CatalogError::UserExists`] if there is one of that name.
+    /// [`CatalogError::UserExists`] if a user of that name exists.
     pub async fn add_user(&self, user: &User) -> Result<(), CatalogError> {
         let batch = self.user_batch(user, Check::Absent(key::user(&user.name))).await?;
         self.apply_or(batch, CatalogError::UserExists).await
     }
 
-    /// Replaces the user of that name by `user`. Requests that the old keys signed cannot commit any more.
+    /// Replaces the user of that name with `user`. Requests signed with the old keys can no longer commit.
     ///
     /// # Errors
-    /// [`CatalogError::NoSuchUser`] if there is none.
+    /// [`CatalogError::NoSuchUser`] if no user has that name.
     pub async fn replace_user(&self, user: &User) -> Result<(), CatalogError> {
         let batch = self.user_batch(user, Check::Present(key::user(&user.name))).await?;
         self.apply_or(batch, CatalogError::NoSuchUser).await
     }
 
-    /// The batch that sets a user along with the access key of that user, if `check` holds.
+    /// The batch that stores a user and that user's access key, if `check` holds.
     async fn user_batch(&self, user: &User, check: Check) -> Result<Batch, CatalogError> {
         let mut writes = self.new_access_key(&user.name, Some(&user.access_key)).await?;
         writes.push(Write::Put(key::user(&user.name), encode(user)));
         Ok(Batch::new(vec![check], writes))
     }
 
-    /// Forgets the user `name`. What is called by that name elsewhere (the owner of a bucket) stays. Requests
-    /// that the user signed cannot commit any more.
+    /// Forgets the user `name`. Other uses of the name (as the owner of a bucket) stay. Requests that the user signed
+    /// can no longer commit.
     ///
     /// # Errors
-    /// [`CatalogError::NoSuchUser`] if there is none.
+    /// [`CatalogError::NoSuchUser`] if no user has that name.
     pub async fn remove_user(&self, name: &str) -> Result<(), CatalogError> {
         let at = key::user(name);
         let checks = vec![Check::Present(at.clone())];
@@ -47,13 +47,13 @@ impl Catalog {
         self.apply_or(Batch::new(checks, writes), CatalogError::NoSuchUser).await
     }
 
-    /// Has `name`, who need be no user that the catalog knows, sign with `access_key` from now on and with no other.
+    /// Makes `access_key` the only key with which `name` signs. The catalog need not know `name` as a user.
     pub async fn set_access_key(&self, name: &str, access_key: &str) -> Result<(), CatalogError> {
         let writes = self.new_access_key(name, Some(access_key)).await?;
         self.write(writes).await
     }
 
-    /// The writes that make `access_key` the only one of `name`. The caller makes changes of users one after the other.
+    /// The writes that make `access_key` the only one of `name`. The caller changes one user at a time.
     async fn new_access_key(&self, name: &str, access_key: Option<&str>) -> Result<Vec<Write>, CatalogError> {
         let of_name = |entry: &Entry| {
             let holder: String = value(entry)?;
@@ -69,7 +69,7 @@ impl Catalog {
         self.all_entries(&key::all(Tag::User), value).await
     }
 
-    /// The owners of buckets who are neither users nor `root`: they have no keys.
+    /// The owners of buckets that are neither users nor `root`: they have no keys.
     pub async fn owners_without_keys(&self, root: &str) -> Result<Vec<String>, CatalogError> {
         let users: BTreeSet<String> = self.users().await?.into_iter().map(|user| user.name).collect();
         let mut owners = BTreeSet::new();
@@ -82,11 +82,11 @@ impl Catalog {
         Ok(owners.into_iter().filter(has_none).collect())
     }
 
-    /// Makes a bucket, of an owner who is no user that the catalog knows and could forget.
+    /// Creates a bucket whose owner is not a user of the catalog and so cannot be forgotten.
     ///
     /// # Errors
-    /// [`CatalogError::BucketExists`] if there is one of that name, of any owner; [`CatalogError::Damaged`] if its
-    /// record is missing, and what is in it is there.
+    /// [`CatalogError::BucketExists`] if a bucket of that name exists, of any owner; [`CatalogError::Damaged`] if its
+    /// record is missing but its objects exist.
     pub async fn create_bucket(&self, bucket: &Bucket) -> Result<(), CatalogError> {
         if self.make_bucket(bucket, Vec::new()).await? {
             return Ok(());
@@ -95,7 +95,7 @@ impl Catalog {
         Err(CatalogError::BucketExists)
     }
 
-    /// Makes a bucket if `checks` hold, and there is nothing yet of that name, nor in it.
+    /// Creates a bucket if `checks` hold and neither a bucket of that name nor an object in it exists.
     async fn make_bucket(&self, bucket: &Bucket, mut checks: Vec<Check>) -> Result<bool, CatalogError> {
         let at = key::bucket(&bucket.name);
         let objects = KeyRange::prefix(&key::object(&bucket.name, ""));
@@ -104,7 +104,7 @@ impl Catalog {
     }
 
     /// # Errors
-    /// [`CatalogError::Damaged`] if there are objects of a bucket of that name, and no such bucket.
+    /// [`CatalogError::Damaged`] if a bucket of that name has objects but no record.
     async fn is_nobodys(&self, name: &str) -> Result<(), CatalogError> {
         let objects = KeyRange::prefix(&key::object(name, ""));
         let is_there = self.store.get(&key::bucket(name)).await?.is_some();
@@ -116,11 +116,11 @@ impl Catalog {
         Err(CatalogError::damaged(&at, "it is missing, and what is in the bucket is there"))
     }
 
-    /// Makes a bucket of a user, who is still there when it is made.
+    /// Creates a bucket of a user that still exists at that moment.
     ///
     /// # Errors
-    /// [`CatalogError::BucketExists`] if there is one of that name, of any owner; [`CatalogError::NoSuchUser`] if
-    /// its owner is none any more; [`CatalogError::Damaged`] as [`Catalog::create_bucket`].
+    /// [`CatalogError::BucketExists`] if a bucket of that name exists, of any owner; [`CatalogError::NoSuchUser`] if
+    /// its owner is no longer a user; [`CatalogError::Damaged`] as in [`Catalog::create_bucket`].
     pub async fn create_users_bucket(&self, bucket: &Bucket) -> Result<(), CatalogError> {
         if self.make_bucket(bucket, vec![Check::Present(key::user(&bucket.owner))]).await? {
             return Ok(());
@@ -141,8 +141,8 @@ impl Catalog {
         self.read(&key::bucket(name)).await?.ok_or_else(|| self.not_there(CatalogError::NoSuchBucket))
     }
 
-    /// The bytes of the record of `bucket` now, if it has not been removed: a bucket of the same name that was created
-    /// since is another one, which may belong to another user.
+    /// The current bytes of the record of `bucket`, if it has not been removed. A bucket of the same name that was
+    /// created since is a different one, which may belong to another user.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`].
@@ -157,7 +157,7 @@ impl Catalog {
         self.all_entries(&key::all(Tag::Bucket), value).await
     }
 
-    /// Changes a bucket, and answers what it is now.
+    /// Changes a bucket and returns its new record.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`]; [`CatalogError::Conflict`].
@@ -170,8 +170,8 @@ impl Catalog {
         changed.await?.ok_or(CatalogError::NoSuchBucket)
     }
 
-    /// Removes a bucket that holds nothing, uploads in parts included. A PUT at the same time is either refused, or
-    /// makes this answer "not empty".
+    /// Removes a bucket that holds no objects and no uploads in parts. A concurrent PUT is either refused or makes this
+    /// call return "not empty".
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::BucketNotEmpty`].
@@ -189,7 +189,7 @@ impl Catalog {
         Err(CatalogError::BucketNotEmpty)
     }
 
-    /// Stores `record` in place of the earlier one of that drive.
+    /// Stores `record` in place of the drive's earlier one.
     pub async fn drive_put(&self, record: &DriveRecord) -> Result<(), CatalogError> {
         self.put(key::drive(record.drive), encode(record)).await
     }

@@ -1,11 +1,12 @@
-//! The typed catalog over any store: what all its parts share.
+//! The typed catalog over any store: the code that its other modules share.
 //!
-//! Every change is read, planned and committed as one batch whose checks are what was read; if another change was
-//! faster, it is planned anew. To guarantee progress within a process, a change that lost several times makes its next
-//! attempt alone.
+//! Every change is read, planned and committed as one batch whose checks are the records that were read. If another
+//! change was faster, the change is planned again. To guarantee progress within a process, a change that lost several
+//! times makes its next attempt alone.
 //!
-//! A call whose future is dropped may or may not have happened. Where the answer names something to free (a slot), let
-//! the call run to its end in a task of its own; what is lost anyway is found at boot ([`Catalog::staged_slots`]).
+//! A call whose future is dropped may or may not have happened. Where the answer names something to free (a slot), the
+//! caller runs the call to completion in its own task. Slots that are lost anyway are found at boot
+//! ([`Catalog::staged_slots`]).
 
 use crate::authority::{Authority, Grant};
 use crate::error::{CatalogError, StoreError};
@@ -22,17 +23,17 @@ use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The format of the records as a whole, checked at open.
+/// Format of the records as a whole, checked at open.
 const FORMAT: u32 = 4;
-/// The one before it, in which objects had the common form of all records. Both are read for ever.
+/// The format before it, in which objects had the common form of all records. Both formats remain readable.
 const FORMAT_BEFORE: u32 = 3;
-/// Retries a change takes beside others before it takes one alone.
+/// Attempts of a change beside others, before it makes one alone.
 const SHARED_TRIES: u32 = 4;
-/// Retries a change takes in all. Alone, only another process on the same store can be in its way.
+/// Attempts of a change in all. When it runs alone, only another process on the same store can interfere.
 const TRIES: u32 = 16;
-/// Times that a bucket may have been changed while a batch waits; a bucket is seldom changed at all.
+/// Attempts of a batch whose bucket changes while it waits; a bucket seldom changes at all.
 const GRANT_TRIES: u32 = 16;
-/// Entries read at once where everything is walked.
+/// Entries per read where everything is read.
 pub(crate) const STEP: usize = 1_024;
 
 /// Buckets, objects, places, blobs, drives. A clone is another handle on the same catalog.
@@ -46,7 +47,7 @@ pub struct Catalog {
     retries: Arc<RwLock<()>>,
 }
 
-/// The unused numbers of the blocks that were reserved.
+/// The unused numbers of the reserved blocks.
 #[derive(Debug, Default)]
 pub(crate) struct ReservedIds {
     pub(crate) versions: Mutex<Range<u64>>,
@@ -54,16 +55,17 @@ pub(crate) struct ReservedIds {
     pub(crate) blobs: Mutex<Range<u64>>,
 }
 
-/// Where a page ended. Opaque; usable for as long as the catalog lives, whatever happens to the entry it stands on.
+/// The end of a page. Opaque; usable as long as the catalog exists, even if the entry at that point is changed or
+/// removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor(pub(crate) Vec<u8>);
 
-/// Some of a longer list.
+/// A page of a longer list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// These.
+    /// The items of this page.
     pub items: Vec<T>,
-    /// Where to go on. `None` after the last page, which may be an empty one.
+    /// Cursor of the next page. `None` after the last page, which may be empty.
     pub next: Option<Cursor>,
 }
 
@@ -71,7 +73,7 @@ impl Catalog {
     /// The catalog in `store`; an empty store becomes an empty catalog.
     ///
     /// # Errors
-    /// [`StoreError::Unusable`] if the records are of another format.
+    /// [`StoreError::Unusable`] if the records have another format.
     pub async fn open(store: Arc<dyn Store>) -> Result<Self, CatalogError> {
         let catalog = Self::over(store);
         if catalog.found_older().await?.is_some() {
@@ -82,7 +84,7 @@ impl Catalog {
         match found.map(|value| decode::<u32>(&at, &value)) {
             Some(Ok(FORMAT)) => Ok(catalog),
             Some(Ok(FORMAT_BEFORE)) => catalog.raise_format(at).await,
-            // The store knows its own format as well, and would have refused another one.
+            // The store knows its format, too, and would have refused another one.
             Some(Err(error)) => {
                 catalog.quarantine(&at, &error.to_string());
                 Ok(catalog)
@@ -103,8 +105,8 @@ impl Catalog {
         }
     }
 
-    /// Before the first record of the new format is written, the format as a whole says so, so that an older Larder
-    /// refuses them all. What cannot be changed stays as it is.
+    /// Raises the format of the whole catalog before the first record of the new format is written, so an older Larder
+    /// refuses all records. A read-only store stays as it is.
     async fn raise_format(self, at: Vec<u8>) -> Result<Self, CatalogError> {
         if !self.store.is_read_only() {
             let (checks, writes) =
@@ -114,39 +116,40 @@ impl Catalog {
         Ok(self)
     }
 
-    /// A catalog over `store`, whatever is in it.
+    /// A catalog over `store`, without a check of its contents.
     pub(crate) fn over(store: Arc<dyn Store>) -> Self {
         let opened_at = store.sequence();
         let (ids, quarantine, retries) = (Arc::default(), Arc::default(), Arc::default());
         Self { store, ids, quarantine, grant: None, opened_at, retries }
     }
 
-    /// Why records are missing that should be here, if some are. Then nothing is known to be garbage.
+    /// The reason why records are missing, if some are. Then no data is known to be garbage.
     pub fn incomplete(&self) -> Option<&str> {
         self.store.incomplete()
     }
 
-    /// Why nothing is committed any more before the next start, if a failure left open what is durable.
+    /// The reason why nothing is committed before the next start, if a failure left it unknown what is durable.
     pub fn stopped(&self) -> Option<&str> {
         self.store.stopped()
     }
 
-    /// True if there was no room for the last change.
+    /// True if the last change found no room.
     pub fn is_full(&self) -> bool {
         self.store.is_full()
     }
 
-    /// True if the bytes of an object may travel with its batch ([`Catalog::put_logged_object`]).
+    /// True if a batch may carry the bytes of its object ([`Catalog::put_logged_object`]).
     pub fn takes_payloads(&self) -> bool {
         self.store.takes_payloads()
     }
 
-    /// Why the log in front of the store has acknowledged batches that the store has not, if that is so.
+    /// The reason why the log in front of the store has acknowledged batches that the store lacks, if so.
     pub fn behind_log(&self) -> Option<&str> {
         self.store.behind_log()
     }
 
-    /// From now on the log in front of the store forgets nothing: what another copy of this catalog needs may be there.
+    /// Makes the log in front of the store retain everything from now on: it may hold what another copy of this catalog
+    /// needs.
     pub fn retain_log(&self) {
         self.store.retain_log();
     }
@@ -156,17 +159,17 @@ impl Catalog {
         self.store.holds_log()
     }
 
-    /// A copy of the catalog is kept elsewhere: a log that is held may forget ([`Store::release_log`]).
+    /// Reports that a copy of the catalog is stored elsewhere: a log that is held may forget ([`Store::release_log`]).
     pub fn release_log(&self) {
         self.store.release_log();
     }
 
-    /// Sets if this is an older copy of the catalog ([`Store::set_aside`]).
+    /// Sets whether this is an older copy of the catalog ([`Store::set_aside`]).
     pub fn set_aside(&self, is_aside: bool) {
         self.store.set_aside(is_aside);
     }
 
-    /// `error`, that something does not exist; or, where records are missing, that this is unknown.
+    /// Returns `error`, which reports that something does not exist; or, if records are missing, that this is unknown.
     pub(crate) fn not_there(&self, error: CatalogError) -> CatalogError {
         match self.incomplete() {
             None => error,
@@ -174,13 +177,13 @@ impl Catalog {
         }
     }
 
-    /// The record at `at`, if there is one.
+    /// The record at `at`, if it exists.
     pub(crate) async fn read<T: Decode>(&self, at: &[u8]) -> Result<Option<T>, CatalogError> {
         self.store.get(at).await?.map(|value| self.opened(at, &value)).transpose()
     }
 
-    /// The record in `value`, found at `at`; a damaged one is quarantined, too. A record on which many objects hang, a
-    /// blob's or a bucket's, is used all the same if but one bit of it is wrong.
+    /// The record in `value`, found at `at`. A damaged record is quarantined. A record on which many objects depend, a
+    /// blob's or a bucket's, is still used if only one bit of it is wrong.
     pub(crate) fn opened<T: Decode>(&self, at: &[u8], value: &Sealed) -> Result<T, CatalogError> {
         decode(at, value).or_else(|error| {
             self.quarantine(at, &error.to_string());
@@ -196,8 +199,9 @@ impl Catalog {
         found.map(|value| Ok((self.opened(at, &value)?, value.unproven_body().to_vec()))).transpose()
     }
 
-    /// The record at `at` together with its bytes, for a check; a damaged one is quarantined and can be replaced. If
-    /// but one bit of it is wrong it is what it was: whoever replaces it must know what hung on it.
+    /// The record at `at` together with its bytes, for a check. A damaged record is quarantined and can be replaced. If
+    /// only one bit of it is wrong, its true content is returned: the caller that replaces it must know what depended
+    /// on it.
     pub(crate) async fn read_to_replace<T: Decode>(
         &self,
         at: &[u8],
@@ -234,16 +238,15 @@ impl Catalog {
         self.store.sequence()
     }
 
-    /// Sets one value, whatever was there.
+    /// Sets one value, without checks.
     pub(crate) async fn put(&self, at: Vec<u8>, value: Vec<u8>) -> Result<(), CatalogError> {
         let batch = Batch::new(Vec::new(), vec![Write::Put(at, value)]);
         rules::assert_obeyed(&batch);
         Ok(self.store.commit(batch).await?)
     }
 
-    /// The same catalog, for changes by the right of `authority` alone: each of them answers
-    /// [`CatalogError::NoSuchBucket`] or [`CatalogError::NoSuchAccessKey`], and changes nothing, once that right is
-    /// gone.
+    /// The same catalog, for changes by the right of `authority` alone. Once that right is gone, each of them returns
+    /// [`CatalogError::NoSuchBucket`] or [`CatalogError::NoSuchAccessKey`] and changes nothing.
     #[must_use]
     pub fn authorised(&self, authority: Authority) -> Self {
         let mut authorised = self.clone();
@@ -251,7 +254,7 @@ impl Catalog {
         authorised
     }
 
-    /// Commits `batch`, by the right that this handle has. False if one of its checks did not hold.
+    /// Commits `batch` with the right of this handle. False if one of its checks did not hold.
     pub(crate) async fn apply(&self, batch: Batch) -> Result<bool, CatalogError> {
         rules::assert_obeyed(&batch);
         if let Some(grant) = &self.grant {
@@ -264,12 +267,12 @@ impl Catalog {
         }
     }
 
-    /// Commits `batch`, or answers `refusal` if one of its checks did not hold.
+    /// Commits `batch`, or returns `refusal` if one of its checks did not hold.
     pub(crate) async fn apply_or(&self, batch: Batch, refusal: CatalogError) -> Result<(), CatalogError> {
         if self.apply(batch).await? { Ok(()) } else { Err(refusal) }
     }
 
-    /// Commits `writes`, whatever was there.
+    /// Commits `writes`, without checks.
     pub(crate) async fn write(&self, writes: Vec<Write>) -> Result<(), CatalogError> {
         self.apply(Batch::new(Vec::new(), writes)).await.map(drop)
     }
@@ -277,7 +280,7 @@ impl Catalog {
     /// As [`Catalog::apply`], if the right of `grant` still holds.
     async fn apply_granted(&self, grant: &Grant, batch: &Batch) -> Result<bool, CatalogError> {
         for _ in 0..GRANT_TRIES {
-            // The right comes first: a client without it does not learn which other check failed.
+            // The right is checked first: a client without it does not learn which other check failed.
             let early = is_on(Sabotage::RightsCheckedEarly);
             let mut checks = if early { Vec::new() } else { grant.checks() };
             let rights = checks.len();
@@ -293,7 +296,7 @@ impl Catalog {
         Err(CatalogError::Conflict)
     }
 
-    /// Reads again what `grant` rests on.
+    /// Reads the records of `grant` again.
     async fn renew(&self, grant: &Grant) -> Result<(), CatalogError> {
         let Authority { bucket, access_key } = &grant.authority;
         if let Some(access_key) = access_key
@@ -307,17 +310,17 @@ impl Catalog {
         Ok(())
     }
 
-    /// Leaves out the record at `at`, which is damaged because of `why`.
+    /// Quarantines the record at `at`, which is damaged because of `why`.
     pub(crate) fn quarantine(&self, at: &[u8], why: &str) {
         self.quarantine.add(at, why);
     }
 
-    /// The damaged records that were met since the catalog was opened, by key, readable for people; 1,000 at most.
+    /// The damaged records that were found since the catalog was opened: at most 1,000 keys, in readable form.
     pub fn quarantined(&self) -> Vec<String> {
         self.quarantine.names()
     }
 
-    /// The first `limit` entries that begin with `prefix` and lie behind `after`, and where to go on.
+    /// The first `limit` entries that begin with `prefix` and follow `after`, and the cursor of the next page.
     pub(crate) async fn entries(
         &self,
         prefix: &[u8],
@@ -334,7 +337,7 @@ impl Catalog {
         Ok(Page { items, next })
     }
 
-    /// As [`Catalog::entries`], decoded by `read`, but for those that are damaged, which are quarantined.
+    /// As [`Catalog::entries`], decoded by `read`. Damaged entries are quarantined and left out.
     pub(crate) async fn page<T>(
         &self,
         prefix: &[u8],
@@ -346,7 +349,7 @@ impl Catalog {
         Ok(Page { items: self.sound_entries(&page.items, read), next: page.next })
     }
 
-    /// Those of `entries` that `read` makes sense of; the others are quarantined and left out.
+    /// Those of `entries` that `read` can decode; the others are quarantined and left out.
     pub(crate) fn sound_entries<T>(
         &self,
         entries: &[Entry],
@@ -356,8 +359,8 @@ impl Catalog {
         entries.iter().filter_map(|entry| sound(entry).ok()).collect()
     }
 
-    /// Gives `take` every entry that begins with `prefix`, decoded by `read`, but for those that are damaged, which are
-    /// quarantined.
+    /// Passes to `take` every entry that begins with `prefix`, decoded by `read`. Damaged entries are quarantined and
+    /// left out.
     pub(crate) async fn each_entry<T>(
         &self,
         prefix: &[u8],
@@ -375,7 +378,7 @@ impl Catalog {
         }
     }
 
-    /// Every entry that begins with `prefix`, as [`Catalog::each_entry`] gives them. For lists that are known to be
+    /// Every entry that begins with `prefix`, decoded as by [`Catalog::each_entry`]. For lists that are known to be
     /// short.
     pub(crate) async fn all_entries<T>(
         &self,
@@ -387,7 +390,7 @@ impl Catalog {
         Ok(all)
     }
 
-    /// Changes the record at `at`, again if others change it meanwhile; `None` if there is none.
+    /// Changes the record at `at`, and retries if another change interferes. `None` if the record does not exist.
     pub(crate) async fn change<T: Encode + Decode>(
         &self,
         at: Vec<u8>,
@@ -411,7 +414,7 @@ impl Catalog {
     }
 }
 
-/// The retries of one change: the first ones beside others, then alone, then none.
+/// The attempts of one change: the first ones beside others, the next ones alone, then none.
 pub(crate) struct Retries<'a> {
     lock: &'a RwLock<()>,
     taken: u32,

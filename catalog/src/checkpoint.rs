@@ -1,10 +1,11 @@
-//! Checkpoints of jobs: how far a job is, so that it goes on from there when the server has ended.
+//! Checkpoints of jobs: the progress of a job, so that it resumes after a restart of the server.
 //!
-//! A checkpoint is one record, which the next one replaces, and a record for each object of the input that was read to
-//! its end. Those are added before the record whose serial number they carry: until it is there they do not count.
+//! A checkpoint is one record, which the next checkpoint replaces, and one record for each input object that was read
+//! to its end. The object records are added first and carry the serial number of the main record; without it they do
+//! not count.
 //!
-//! Invariants: a job has one checkpoint at most, and it is whole; what was read counts with its checkpoint, or not at
-//! all.
+//! Invariants: a job has at most one checkpoint, and it is whole; the objects that were read count with their
+//! checkpoint or not at all.
 
 use crate::catalog::{Catalog, STEP};
 use crate::error::CatalogError;
@@ -17,18 +18,18 @@ use std::sync::Arc;
 /// The checkpoint of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobCheckpoint {
-    /// Its number, from 1 on: one more than that of the checkpoint before it.
+    /// Its number, from 1 on: one more than the number of the previous checkpoint.
     pub serial: u64,
-    /// How far the job is, as JSON, which only the server interprets.
+    /// The progress of the job, as JSON, which only the server interprets.
     pub state: String,
 }
 
 impl Catalog {
-    /// Replaces the checkpoint of `job`. `read` are the objects of the input that were read to their end since the
-    /// checkpoint before, by version and key.
+    /// Replaces the checkpoint of `job`. `read` are the input objects that were read to their end since the previous
+    /// checkpoint, by version and key.
     ///
     /// # Errors
-    /// [`CatalogError::PreconditionFailed`] if there is no such job.
+    /// [`CatalogError::PreconditionFailed`] if the job does not exist.
     pub async fn save_checkpoint(
         &self,
         job: u64,
@@ -51,7 +52,7 @@ impl Catalog {
         self.read(&key::checkpoint(job)).await
     }
 
-    /// The objects of the input that `job` had read to their end at its checkpoint of this serial number.
+    /// The input objects that `job` had read to their end at its checkpoint with this serial number.
     pub async fn checkpoint_inputs(&self, job: u64, serial: u64) -> Result<Vec<(VersionId, Arc<str>)>, CatalogError> {
         let input = |entry: &Entry| {
             if entry.key == key::checkpoint(job) {
@@ -64,7 +65,7 @@ impl Catalog {
         Ok(self.all_entries(&key::checkpoint(job), input).await?.into_iter().flatten().collect())
     }
 
-    /// Forgets what was added for checkpoints behind the one of this serial number, which never came to be.
+    /// Forgets the object records that were added for checkpoints after this serial number, which were never finished.
     pub async fn forget_unfinished_checkpoint(&self, job: u64, serial: u64) -> Result<(), CatalogError> {
         let later = KeyRange::prefix(&key::checkpoint_input_prefix(job, serial + 1));
         self.write(vec![Write::DeleteRange(later)]).await

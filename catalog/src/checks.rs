@@ -1,6 +1,7 @@
-//! How far the checks of staged versions have come.
+//! The progress of the checks of staged versions.
 //!
-//! One record, written as they go on. If it is damaged nothing is known of any, and a pass begins at the first version.
+//! One record, written while the checks run. If it is damaged, no progress is known, and a pass begins at the first
+//! version.
 
 use crate::catalog::{Catalog, Cursor};
 use crate::error::CatalogError;
@@ -8,34 +9,34 @@ use crate::key;
 use crate::record::{Version, encode};
 use serde::{Deserialize, Serialize};
 
-/// How far a pass of checks has come. Moments are modelled time, in nanoseconds since the rack came into being.
+/// The progress of a pass of checks. Times are modelled time, in nanoseconds since the rack was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChecksRecord {
-    /// When it began.
+    /// Start of the pass.
     pub begun_ns: u64,
-    /// When it ended, if it has.
+    /// End of the pass, if it has ended.
     pub ended_ns: Option<u64>,
-    /// When the last one ended that was read to its end.
+    /// End of the last pass that reached its end.
     pub last_ended_ns: Option<u64>,
-    /// Versions that were checked.
+    /// Versions checked.
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Those of them that were damaged.
+    /// Damaged versions.
     pub damaged: u64,
-    /// Behind which staged version it goes on; at the first one, if `None`.
+    /// The staged version after which the pass resumes; `None` for the first one.
     pub behind: Option<Cursor>,
 }
 
 impl Cursor {
-    /// Behind `version` in a listing of [`Catalog::staged_page`].
+    /// The position after `version` in a listing of [`Catalog::staged_page`].
     pub fn behind_staged(version: &Version) -> Self {
         Self(key::staged(&version.bucket, &version.key))
     }
 }
 
 impl Catalog {
-    /// How far the last pass of checks had come, if there was one.
+    /// The progress of the last pass of checks, if there was a pass.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -43,7 +44,7 @@ impl Catalog {
         self.look_up_one(&at()).await
     }
 
-    /// Records how far a pass of checks has come.
+    /// Records the progress of a pass of checks.
     ///
     /// # Errors
     /// [`CatalogError::Store`].

@@ -1,19 +1,19 @@
 //! Committing batches: evaluate, log, make visible, answer. One implementation for every store.
 //!
-//! A group of batches is one transaction of the store. The checks of each batch are evaluated on what the ones before
-//! it left, the writes of those whose checks hold are done, and the number of the last one is stored. Where a log
-//! stands in front, the group is then appended to it, which makes it durable; only then does the store commit, without
-//! a sync, so that readers never see what may still vanish. So checks, rights, numbers and the log's order are decided
-//! in one place.
+//! A group of batches is one transaction of the store. The checks of each batch are evaluated on the result of the
+//! batches before it, the writes of the batches whose checks hold are applied, and the number of the last one is
+//! stored. If a log is in front of the store, the group is then appended to it, which makes the group durable. Only
+//! then does the store commit, without a sync, so readers never see data that may still vanish. So checks, rights,
+//! numbers and the log's order are decided in one place.
 //!
-//! No savepoint is needed between the batches of a transaction: the checks of a batch are evaluated before its first
+//! No savepoint is needed between the batches of a transaction. The checks of a batch are evaluated before its first
 //! write, and a write that then fails can only be the medium's fault, for which the whole transaction is rolled back.
 //!
-//! **Failures.** Before the append, and if the log has no room, nothing has happened: the store goes on. If the append
-//! fails otherwise, or the commit behind it, it is unknown what a restart finds: nothing is written any more until
-//! then. But if the store had no room for its commit (its file may grow only then), an empty entry is logged that
-//! follows on the same batch as the refused ones do. A group before such an entry is not replayed (`replay.rs`), so the
-//! refused batches are gone for good, and the store goes on.
+//! **Failures.** If a failure comes before the append, or the log has no room, nothing has happened, and the store
+//! continues. If the append fails otherwise, or the commit after it fails, it is unknown what a restart finds: nothing
+//! is written until then. But if the store had no room for its commit (its file may grow only then), an empty entry is
+//! logged that follows the same batch as the refused ones do. Replay skips a group that is followed by an entry of this
+//! kind (`replay.rs`), so the refused batches are permanently gone, and the store continues.
 
 use crate::error::StoreError;
 use crate::follow::Followers;
@@ -26,36 +26,36 @@ use lineage::{LogLineage, Mark, Sequence};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The records of a store, which are changed in transactions, one after another.
+/// The records of a store, which change in transactions, one after another.
 pub(crate) trait Records {
     /// Begins a transaction.
     fn begin(&mut self) -> Result<(), Failure>;
     /// The first check of `batch` that does not hold.
     fn failed_check(&self, batch: &Batch) -> Result<Option<usize>, Failure>;
-    /// Does one write in the transaction, and updates `keys`, the digest of all keys.
+    /// Applies one write in the transaction, and updates `keys`, the digest of all keys.
     fn write(&mut self, write: &Write, sequence: Sequence, keys: &mut KeyDigest) -> Result<(), Failure>;
     /// Stores `state` with the transaction.
     fn set_state(&mut self, state: State) -> Result<(), Failure>;
-    /// Makes the transaction visible; durable as well, unless there is a log.
+    /// Makes the transaction visible, and also durable unless there is a log.
     fn commit(&mut self) -> Result<(), Failure>;
-    /// Leaves everything as it was before the transaction, if one is open.
+    /// Restores the state before the transaction, if one is open.
     fn roll_back(&mut self) -> Result<(), Failure>;
-    /// Makes every transaction that was committed durable.
+    /// Makes every committed transaction durable.
     fn make_durable(&mut self) -> Result<(), Failure>;
-    /// True if so much is committed and not durable yet that it is time for it.
+    /// True if the amount of committed data that is not durable calls for `make_durable`.
     fn is_due(&self) -> Result<bool, Failure>;
 }
 
-/// The reason why a transaction failed.
+/// The kind of a transaction's failure.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Everything is as it was: the medium is full, or a tool holds the file.
+    /// Nothing has changed: the medium is full, or a tool holds the file.
     Harmless(StoreError),
     /// It is unknown what is durable.
     Fatal(StoreError),
 }
 
-/// What a store knows of its batches as a whole.
+/// The state of a store's batches as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// The number of the last batch.
@@ -65,16 +65,16 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// As whoever begins to follow the store sees it.
+    /// The state in the form that a new follower of the store receives.
     pub(crate) fn followed(&self) -> FollowedFrom {
         FollowedFrom { sequence: self.sequence, keys: self.expected.keys }
     }
 }
 
-/// The result of a batch within a transaction: the check that failed, if one did.
+/// The result of a batch within a transaction: the index of the check that failed, if any.
 pub(crate) type Verdict = Option<usize>;
 
-/// The one that commits, and its records.
+/// The committer and its records.
 pub(crate) struct Committer<R> {
     pub(crate) records: R,
     pub(crate) state: State,
@@ -83,44 +83,45 @@ pub(crate) struct Committer<R> {
     pub(crate) floor: Sequence,
     /// The last number in the log.
     pub(crate) logged: Sequence,
-    /// A log that does not lead to the store is held at first.
+    /// True if a log that does not lead to the store is held at first.
     pub(crate) holds_log: bool,
-    /// Bytes that were logged since the store was durable last.
+    /// Bytes that were logged since the store was last made durable.
     uncovered_bytes: u64,
-    /// So many of them that it is time for it.
+    /// Uncovered bytes at which the store is made durable.
     cover_after_bytes: u64,
-    /// The use of the log, as far as the store's owner may say.
+    /// The use of the log, as far as the owner of the store decides it.
     pub(crate) log_use: Arc<LogUse>,
-    /// What the log says of the copies of the store that were used with it.
+    /// The copies of the store that were used with the log, as recorded in the log.
     pub(crate) lineage: LogLineage,
-    /// True if the log knows a later number than the store: that of an empty entry.
+    /// True if the last number in the log, that of an empty entry, is later than the store's.
     is_state_behind: bool,
-    /// Why nothing more may be written.
+    /// The reason why nothing more may be written.
     broken: Option<String>,
-    /// How often the store was made durable for the log.
+    /// Number of times that the store was made durable for the log.
     pub(crate) covers: u64,
-    /// Who gets every batch that is committed.
+    /// The followers, which receive every committed batch.
     pub(crate) followers: Arc<Followers>,
 }
 
 /// The use of a log, which may change while the store is open.
 #[derive(Debug, Default)]
 pub(crate) struct LogUse {
-    /// The log is to forget nothing: what another copy of the store needs may be there.
+    /// True if the log must forget nothing: it may hold what another copy of the store needs.
     pub(crate) forgets_nothing: AtomicBool,
-    /// This is not the newest copy of the store: its batches are logged aside.
+    /// True if this is not the newest copy of the store: its batches are logged aside.
     pub(crate) is_aside: AtomicBool,
-    /// When the store was opened, the log ended with batches that a copy which is not the newest one logged aside.
+    /// True if, when the store was opened, the log ended with batches that a copy other than the newest one logged
+    /// aside.
     pub(crate) ended_aside: AtomicBool,
-    /// The log does not lead to the store, and is to forget nothing before the store is kept otherwise.
+    /// True if the log does not lead to the store, and must forget nothing before the store is copied elsewhere.
     pub(crate) is_held: AtomicBool,
 }
 
-/// A group as far as it is a transaction that is open.
+/// A group whose transaction is still open.
 struct Evaluated {
     verdicts: Vec<Verdict>,
     state: State,
-    /// What is to be logged: the batches that change something, by their positions in the group, and their places.
+    /// The entries to log: the batches that change something, by their positions in the group, with their links.
     links: Vec<(usize, Link)>,
     logged_bytes: u64,
 }
@@ -146,19 +147,20 @@ impl<R: Records> Committer<R> {
         }
     }
 
-    /// The same one behind `log`, which may forget what was logged whenever that is `cover_after_bytes` or more.
+    /// The same committer with `log` in front. It lets the log forget after every `cover_after_bytes` logged bytes or
+    /// more.
     pub(crate) fn behind(self, log: Arc<dyn CommitLog>, cover_after_bytes: u64) -> Self {
         Self { log: Some(log), cover_after_bytes, ..self }
     }
 
-    /// Commits all of `group` whose checks hold, in one transaction; the verdict on each.
+    /// Commits all batches of `group` whose checks hold, in one transaction, and returns the verdict on each.
     ///
     /// # Errors
-    /// [`StoreError::Full`], which changes nothing. After any other one nothing is written any more.
+    /// [`StoreError::Full`], which changes nothing. After any other error nothing more is written.
     pub(crate) fn commit(&mut self, group: &[&Batch]) -> Result<Vec<Verdict>, StoreError> {
         assert!(!group.is_empty(), "a transaction has batches");
         let mut done = self.try_commit(group);
-        // What the log holds for the store's sake may be what fills it.
+        // The log may be full of entries that it holds only for this store.
         if matches!(done, Err(Failure::Harmless(StoreError::Full))) && self.uncovered_bytes > 0 {
             done = self.cover().and_then(|()| self.try_commit(group));
         }
@@ -169,12 +171,12 @@ impl<R: Records> Committer<R> {
         Ok(verdicts)
     }
 
-    /// Why nothing is committed any more, if a failure left open what is durable.
+    /// The reason why nothing is committed, if a failure left it unknown what is durable.
     pub(crate) fn stopped(&self) -> Option<&str> {
         self.broken.as_deref()
     }
 
-    /// As before a crash, in order: the store is durable, and needs its log no more. False if that cannot be.
+    /// Shuts down in order: makes the store durable, so that it no longer needs its log. False if that is not possible.
     pub(crate) fn close(&mut self) -> bool {
         if self.broken.is_some() {
             return false;
@@ -183,7 +185,7 @@ impl<R: Records> Committer<R> {
         covered.map_err(|failure| self.break_after(failure)).is_ok() && !self.is_state_behind
     }
 
-    /// Makes the store durable, so that the log may forget, unless it is to retain everything.
+    /// Makes the store durable, so that the log may forget, unless it must retain everything.
     pub(crate) fn cover(&mut self) -> Result<(), Failure> {
         let Some(log) = self.log.clone() else { return Ok(()) };
         if self.is_state_behind && !self.catch_up()? {
@@ -195,16 +197,17 @@ impl<R: Records> Committer<R> {
         self.covers += 1;
         let LogUse { forgets_nothing, is_held, .. } = &*self.log_use;
         let keeps_all = forgets_nothing.load(Ordering::Relaxed) || is_held.load(Ordering::Relaxed);
-        // What the newest copy needs is retained from the first mark aside on, and not before.
+        // From the first mark aside on, the log itself retains what the newest copy needs; before that it does not.
         let begins_aside = self.log_use.is_aside.load(Ordering::Relaxed) && !self.lineage.is_aside();
         if !keeps_all && !begins_aside {
-            // The last number stays there: an older copy sees by it that it is behind, whatever is forgotten.
+            // The last number stays in the log: an older copy sees from it that it is outdated, even if all else is
+            // forgotten.
             log.covered(Sequence(self.state.sequence.min(self.logged).0.saturating_sub(1)));
         }
         Ok(())
     }
 
-    /// Stores the state, though nothing else changes; durable only with what follows. False if there is no room for it.
+    /// Stores the state alone; it becomes durable only with what follows. False if there is no room for it.
     pub(crate) fn catch_up(&mut self) -> Result<bool, Failure> {
         let state = self.state;
         let stored = self.records.begin().and_then(|()| self.records.set_state(state));
@@ -220,7 +223,7 @@ impl<R: Records> Committer<R> {
         }
     }
 
-    /// The group is committed and durable already: a failure now concerns only those that follow.
+    /// The group is already committed and durable: a failure now affects only later batches.
     fn cover_if_due(&mut self) {
         if self.log.is_none() {
             return;
@@ -264,7 +267,7 @@ impl<R: Records> Committer<R> {
         self.lineage.mark_due(self.log_use.is_aside.load(Ordering::Relaxed))
     }
 
-    /// The log has a group that begins with `first`.
+    /// Notes that the log has a group that begins with `first`.
     fn marked(&mut self, first: Option<Link>) {
         let Some((link, mark)) = first.and_then(|link| Some((link, link.mark?))) else { return };
         let begins_aside = self.lineage.marked(link.sequence, mark);
@@ -273,7 +276,7 @@ impl<R: Records> Committer<R> {
         }
     }
 
-    /// Evaluates and applies `group` in a transaction that stays open.
+    /// Evaluates and applies `group` in a transaction, which stays open.
     fn evaluate(&mut self, group: &[&Batch]) -> Result<Evaluated, Failure> {
         self.records.begin()?;
         let verdicts = Vec::with_capacity(group.len());
@@ -324,8 +327,8 @@ impl<R: Records> Committer<R> {
         Ok(done)
     }
 
-    /// The commit of `done`, which is logged, failed. Has the log leave it out, if it is certain that it did not
-    /// happen.
+    /// Handles the failed commit of `done`, which is logged. If the commit certainly did not happen, an empty entry
+    /// makes the log leave it out.
     fn disown(&mut self, done: &Evaluated, failure: Failure) -> Failure {
         let (Some(log), Failure::Harmless(error)) = (&self.log, &failure) else { return failure };
         let after = State { sequence: Sequence(done.state.sequence.0 + 1), ..self.state };
@@ -341,7 +344,7 @@ impl<R: Records> Committer<R> {
         failure
     }
 
-    /// The error of `failure`, after which nothing more is written unless it was harmless.
+    /// Returns the error in `failure`. After a fatal failure nothing more is written.
     pub(crate) fn break_after(&mut self, failure: Failure) -> StoreError {
         let error = match failure {
             Failure::Harmless(error) => return error,
@@ -354,7 +357,7 @@ impl<R: Records> Committer<R> {
     }
 }
 
-/// The place of a batch that makes `after` of `before`, within its group.
+/// The link of a batch that changes the state from `before` to `after`, within its group.
 fn link(before: State, after: State) -> Link {
     let (keys_before, keys_after) = (before.expected.keys, after.expected.keys);
     let (before, sequence) = (before.sequence, after.sequence);
@@ -375,7 +378,7 @@ mod tests {
     use crate::memory::MemoryRecords;
     use crate::memory_log::MemoryLog;
 
-    /// Records whose next commits fail so.
+    /// Records whose next commits fail with these failures.
     struct Faulty {
         records: MemoryRecords,
         fails: Vec<Failure>,
@@ -450,7 +453,7 @@ mod tests {
         assert_eq!(after_a_crash(committer, &log), [b"a", b"b"]);
     }
 
-    /// The keys after a power loss that took all that only the log had.
+    /// The keys after a power loss that destroyed everything that only the log had.
     fn after_a_crash(committer: Committer<Faulty>, log: &MemoryLog) -> Vec<Vec<u8>> {
         let records = committer.records.records.durable();
         let state = records.state();

@@ -1,16 +1,16 @@
-//! Copies of the catalog on drives: snapshots, and segments of the journal, as objects of a bucket of their own.
+//! Copies of the catalog on drives: snapshots and segments of the journal, as objects of a separate bucket.
 //!
-//! They are staged, packed, coded and checked like any object, each in a pack of its own. Their bucket
-//! [`CATALOG_BUCKET`] cannot be named through S3. Their keys say what they have:
+//! They are staged, packed, coded and checked like any object, each in its own pack. S3 cannot name their bucket,
+//! [`CATALOG_BUCKET`]. Their keys give their content:
 //!
-//! | key | what |
+//! | key | content |
 //! |---|---|
 //! | `snapshot/<number, 16 hexadecimal digits>` | the catalog after that batch |
 //! | `segment/<before, 16>-<last, 16>` | the batches after the first number up to the second |
 //!
-//! They are found without a catalog: the nonce of such a blob, which is in the names of its stacks, begins with
-//! [`MARK`]. That is a hint and nothing more (one of 65,536 other blobs has it by chance); what a blob has is in its
-//! pack's index, and what a copy is in its own header, with checksums of all of it.
+//! They are found without a catalog: the nonce of their blobs, which is in the names of the stacks, begins with
+//! [`MARK`]. That is only a hint (one of 65,536 other blobs has it by chance). The content of a blob is in its pack's
+//! index, and the content of a copy is in its own header, with checksums of all of it.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -29,7 +29,7 @@ const MARK: u64 = 0x4CA7 << 48;
 const MARK_MASK: u64 = 0xFFFF << 48;
 const SNAPSHOT: &str = "snapshot/";
 const SEGMENT: &str = "segment/";
-/// Objects that are looked up at once.
+/// Objects per lookup.
 const PAGE: usize = 1_024;
 
 /// The content of a copy.
@@ -46,46 +46,46 @@ pub enum CopyContent {
 pub struct CatalogCopy {
     /// Its key in [`CATALOG_BUCKET`].
     pub key: String,
-    /// What it has; `None` if its key does not say.
+    /// Its content; `None` if its key does not give it.
     pub content: Option<CopyContent>,
     /// Its version.
     pub version: VersionId,
     /// Its bytes.
     pub bytes: u64,
-    /// When it was made, in milliseconds of the Unix epoch.
+    /// Creation time, in milliseconds of the Unix epoch.
     pub made_ms: u64,
-    /// The blob that it lies in, once it is on drives.
+    /// The blob that stores it, once it is on drives.
     pub blob: Option<BlobId>,
-    /// Data of that blob is lost, as far as is known: nothing can be recovered from it.
+    /// True if data of that blob is known to be lost: nothing can be recovered from it.
     pub lost: bool,
 }
 
 impl CatalogCopy {
-    /// Whether it is on drives, and nothing of it is known to be lost.
+    /// True if it is on drives and no loss of its data is known.
     pub fn is_sound(&self) -> bool {
         self.blob.is_some() && !self.lost
     }
 }
 
-/// How far the copies on drives lead.
+/// The copies on drives that follow each other without a gap, from the newest snapshot on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyChain {
-    /// The last batch of the newest snapshot, which is the first one's.
+    /// The last batch of the newest snapshot, with which the chain begins.
     pub snapshot: Sequence,
-    /// Its bytes.
+    /// Bytes of the snapshot.
     pub snapshot_bytes: u64,
-    /// When it was made, in milliseconds of the Unix epoch.
+    /// Creation time of the snapshot, in milliseconds of the Unix epoch.
     pub snapshot_made_ms: u64,
-    /// The last batch of all that follows on it without a gap.
+    /// The last batch that follows the snapshot without a gap.
     pub last: Sequence,
-    /// Segments that lead there.
+    /// Segments that lead to it.
     pub segments: u32,
     /// Their bytes.
     pub segment_bytes: u64,
 }
 
 impl CopyContent {
-    /// The key of a copy that has this.
+    /// The key of a copy with this content.
     pub fn key(self) -> String {
         match self {
             Self::Snapshot(Sequence(number)) => format!("{SNAPSHOT}{number:016x}"),
@@ -93,7 +93,7 @@ impl CopyContent {
         }
     }
 
-    /// What a copy of this key has, if the key is one of a copy.
+    /// The content of a copy with this key; `None` if it is not the key of a copy.
     pub fn of(key: &str) -> Option<Self> {
         let number = |digits: &str| u64::from_str_radix(digits, 16).ok().map(Sequence);
         if let Some(digits) = key.strip_prefix(SNAPSHOT) {
@@ -104,17 +104,17 @@ impl CopyContent {
     }
 }
 
-/// `nonce`, as that of a blob that has a copy.
+/// `nonce`, marked as the nonce of a blob that has a copy.
 pub fn copy_nonce(nonce: u64) -> u64 {
     nonce & !MARK_MASK | MARK
 }
 
-/// Whether `blob` is to be looked into for a copy.
+/// True if `blob` must be searched for a copy.
 pub fn may_have_copy(blob: BlobId) -> bool {
     blob.nonce & MARK_MASK == MARK
 }
 
-/// The chain of those of `copies` that are sound on drives, if there is a snapshot.
+/// The chain of those of `copies` that are sound on drives, if they include a snapshot.
 pub fn chain_of(copies: &[CatalogCopy]) -> Option<CopyChain> {
     let stored = || copies.iter().filter(|copy| copy.is_sound());
     let snapshots = stored().filter_map(|copy| match copy.content? {
@@ -164,7 +164,7 @@ impl Catalog {
         Ok(copies)
     }
 
-    /// The bucket of the copies, which is made if there is none.
+    /// The bucket of the copies. Creates it if it does not exist.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Conflict`].
@@ -193,8 +193,8 @@ fn copy_of(key: String, placed: &PlacedObject) -> CatalogCopy {
     }
 }
 
-/// Whether one of `writes` changes what drives do not show by themselves: users, buckets, objects and jobs, but neither
-/// places and counters, nor the copies.
+/// True if one of `writes` changes what drives do not show by themselves: users, buckets, objects (with their places)
+/// and jobs; not counters and other indexes, nor the copies.
 pub(crate) fn matters(writes: &[Write]) -> bool {
     let own = [key::object(CATALOG_BUCKET, ""), key::bucket(CATALOG_BUCKET)];
     let tags = [Tag::User, Tag::AccessKey, Tag::Bucket, Tag::Object, Tag::Job, Tag::JobInput, Tag::Checkpoint];

@@ -1,12 +1,12 @@
-//! Drives that failed for good, the stacks that still count on them, and the drives that replace them.
+//! Drives that failed permanently, the stacks that still count on them, and the drives that replace them.
 //!
-//! When another drive takes the place of one that failed, every stack that is still counted there is marked as lost
-//! before the drive is forgotten to have failed. So at any moment either all stacks on a drive are lost, or those with
-//! the mark; it goes when the stack is rebuilt, there or elsewhere, or its blob is forgotten.
+//! Before a replacement clears the failure of a drive, every stack that is still counted on the drive is marked as
+//! lost. So at any moment either all stacks on a drive are lost (it has failed), or those with the mark are. The mark
+//! is removed when the stack is rebuilt, there or elsewhere, or its blob is forgotten.
 //!
-//! The same holds of a drive that failed and is back itself: the mark of a stack goes when it was looked for and is
-//! right. What else lies on such a drive is known to nobody, since it was rebuilt or forgotten meanwhile: the drive is
-//! remembered until that is removed.
+//! The same holds for a drive that failed and came back itself: the mark of a stack is removed when the stack was
+//! looked for and is right. Other stacks on this drive are in no record, since they were rebuilt or forgotten
+//! meanwhile; the drive is remembered until they are removed.
 
 use crate::catalog::{Catalog, Cursor, STEP};
 use crate::error::CatalogError;
@@ -17,30 +17,30 @@ use model::{BlobId, DriveId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The value of a stack by drive that was on a drive which failed and was replaced. That of any other is empty.
+/// Value of a stack by drive if the stack was on a drive that failed and was replaced. Otherwise the value is empty.
 const LOST: u8 = 1;
 
 /// A page of blobs that have a stack on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnDrive {
-    /// The blobs by number, each with whether a version lives in it.
+    /// The blobs by number, each with true if a version lives in it.
     pub blobs: Vec<(Blob, bool)>,
-    /// Behind which blob to go on; `None` if there are no more.
+    /// The blob after which the next page begins; `None` if this is the last page.
     pub next: Option<BlobId>,
 }
 
-/// What is lost with a drive, beside another that is to be given up.
+/// The loss with one drive, for the decision whether another may be given up as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostBeside {
-    /// Bytes of stacks; if `needed`, of those that were looked at.
+    /// Bytes of lost stacks; if `needed`, only of those that were examined.
     pub bytes: u64,
-    /// Something lives in a blob that would lack more than r stacks without the other drive.
+    /// True if a blob with a living version would lack more than r stacks without the other drive.
     pub needed: bool,
 }
 
 impl Catalog {
-    /// Records that `drive` failed for good at `now_ms`, in milliseconds of the Unix epoch. Again changes nothing;
-    /// the answer is whether this was the first time.
+    /// Records that `drive` failed permanently at `now_ms`, in milliseconds of the Unix epoch. Repeating the call
+    /// changes nothing. True if this was the first time.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -49,14 +49,14 @@ impl Catalog {
         let new =
             self.apply(Batch::new(vec![Check::Absent(at.clone())], vec![Write::Put(at, encode(&now_ms))])).await?;
         if !new {
-            // Whoever says so now knows more than that it was away.
+            // This report is more certain than an earlier one that the drive was away.
             self.change_record(given_up(), |known: &mut GivenUp| _ = known.remove(&drive.0)).await?;
         }
         Ok(new)
     }
 
-    /// Records that `drive` stayed away, at `now_ms`, and was given up: it failed, and may come back. Again changes
-    /// nothing.
+    /// Records that `drive` stayed away and was given up at `now_ms`: it failed, and may come back. Repeating the call
+    /// changes nothing.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Conflict`].
@@ -73,7 +73,7 @@ impl Catalog {
         Err(CatalogError::Conflict)
     }
 
-    /// The drives that failed since they stayed away, and of which nobody has said more.
+    /// The drives that failed by staying away, without a later report that they failed.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -82,13 +82,14 @@ impl Catalog {
         Ok(known.into_keys().map(DriveId).collect())
     }
 
-    /// The drives that failed for good, by number, and when, in milliseconds of the Unix epoch; 0 where that is not
-    /// known any more.
+    /// The permanently failed drives, by number, each with its time of failure in milliseconds of the Unix epoch; 0 if
+    /// the time is no longer known.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
     pub async fn failed_drives(&self) -> Result<Vec<(DriveId, u64)>, CatalogError> {
-        // A drive whose record is damaged failed all the same: its key says so, and to believe in it could lose data.
+        // A drive whose record is damaged still counts as failed: its key proves it, and using the drive could lose
+        // data.
         self.all_entries(&key::all(Tag::Failed), |entry| {
             let [drive] = key::numbers(&entry.key)?;
             let at_ms = value(entry).unwrap_or_else(|error| {
@@ -100,12 +101,12 @@ impl Catalog {
         .await
     }
 
-    /// Another drive, with nothing on it, is in the place of `drive`, which failed: all that is counted on it is marked
-    /// as lost, and the drive has not failed any more. The new one is known by `uuid`, which its label has, from now
-    /// on, and was never initialised. What is lost now, in bytes of stacks; `None` if the drive has not failed. After
-    /// an error or a crash it has failed still, and this can be done again.
+    /// Puts another, empty drive in the place of `drive`, which failed: all stacks that are counted on it are marked as
+    /// lost, and the drive counts as failed no more. The new drive is known by `uuid`, which is on its label, and was
+    /// never initialised. Returns the bytes of the stacks that are lost; `None` if the drive has not failed. After an
+    /// error or a crash the drive still counts as failed, and the call can be repeated.
     ///
-    /// Nothing may be written to the drive, or be about to be counted on it, meanwhile.
+    /// Meanwhile no stack may be written to the drive, or be about to be counted on it.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Conflict`].
@@ -113,19 +114,19 @@ impl Catalog {
         self.take_in(drive, uuid, None).await
     }
 
-    /// The very drive that failed is back in its place, known by `uuid`: like [`replace_drive`](Self::replace_drive),
-    /// but that it is among the [`returned_drives`](Self::returned_drives) from now on.
+    /// Takes back the failed drive itself, known by `uuid`: like [`replace_drive`](Self::replace_drive), but the drive
+    /// is among the [`returned_drives`](Self::returned_drives) from now on.
     ///
     /// # Errors
     /// As [`replace_drive`](Self::replace_drive).
     pub async fn take_back_drive(&self, drive: DriveId, uuid: [u8; 16]) -> Result<Option<u64>, CatalogError> {
-        // A number of its own: those that are only reserved are given out later.
+        // Takes a new number: numbers that are only reserved are given out later.
         let blobs_end = self.next_blob_id(0).await?.number;
         self.take_in(drive, uuid, Some(blobs_end)).await
     }
 
-    /// The drives that failed and are back, on which stacks may lie that nobody counts: those of blobs whose number is
-    /// below this, by the place of the drive. A record that is damaged names none, and what lies there stays.
+    /// The drives that failed and came back, on which uncounted stacks may be: stacks of blobs with numbers below the
+    /// given one, by the place of the drive. A damaged record names no drive, and the stacks on them stay.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -152,7 +153,7 @@ impl Catalog {
         self.apply_or(batch, CatalogError::Conflict).await
     }
 
-    /// Nothing lies on `drive` any more that nobody counts.
+    /// Records that no uncounted stack is left on `drive`.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Conflict`].
@@ -176,7 +177,7 @@ impl Catalog {
         }
     }
 
-    /// A change of one record, for a batch, with the check that nobody else has changed it meanwhile.
+    /// A change of one record, for a batch, with a check that no other change has come first.
     pub(crate) async fn change_of<T: Default + Serialize + Decode>(
         &self,
         at: Vec<u8>,
@@ -191,7 +192,7 @@ impl Catalog {
         Ok((unchanged, Write::Put(at, encode(&known))))
     }
 
-    /// A check that the stack of `blob` on `drive` is lost still, with a drive that was replaced; none if it is not.
+    /// A check that the stack of `blob` on `drive`, a replaced drive, is still lost; none if it is not.
     pub(crate) async fn check_of_lost(&self, drive: DriveId, blob: BlobId) -> Result<Option<Check>, CatalogError> {
         let key = key::on_drive(drive, blob);
         let value = self.store.get(&key).await?;
@@ -199,7 +200,8 @@ impl Catalog {
         Ok(entry.map(|entry| Check::Is(entry.key, entry.value.unproven_body().to_vec())))
     }
 
-    /// A drive takes the place of `drive`, which failed; itself if it is `back`, which is the end of blob numbers then.
+    /// Puts a drive in the place of `drive`, which failed. The drive itself if `back` is given: the end of the blob
+    /// numbers at its return.
     async fn take_in(&self, drive: DriveId, uuid: [u8; 16], back: Option<u64>) -> Result<Option<u64>, CatalogError> {
         let failed = key::failed(drive);
         let Some((_, raw)) = self.read_to_replace::<u64>(&failed).await? else { return Ok(None) };
@@ -235,7 +237,7 @@ impl Catalog {
         if self.apply(Batch::new(checks, writes)).await? { Ok(Some(lost_bytes)) } else { Err(CatalogError::Conflict) }
     }
 
-    /// Marks a page of the stacks on `drive` as lost, those behind `after`. Their bytes, and where to go on.
+    /// Marks a page of the stacks on `drive`, those after `after`, as lost. Returns their bytes and the next cursor.
     async fn mark_lost(&self, drive: DriveId, after: Option<&Cursor>) -> Result<(u64, Option<Cursor>), CatalogError> {
         let mut retries = self.retries();
         loop {
@@ -248,15 +250,15 @@ impl Catalog {
                 batch.checks.push(Check::Is(entry.key.clone(), entry.value.unproven_body().to_vec()));
                 batch.writes.push(Write::Put(entry.key, vec![LOST]));
             }
-            // A blob may be forgotten between the two.
+            // A blob may be forgotten between the read and the commit.
             if batch.writes.is_empty() || self.apply(batch).await? {
                 return Ok((bytes, page.next));
             }
         }
     }
 
-    /// The bytes of stacks that are still lost on drives that were replaced and have not failed since. For boot: reads
-    /// every stack on such a drive.
+    /// The bytes of stacks that are still lost on drives that were replaced and have not failed since. Reads every
+    /// stack on such drives; meant for boot.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -278,8 +280,8 @@ impl Catalog {
         Ok(lost)
     }
 
-    /// The stacks that are lost with `lost`, and whether `drive` may go as well: not if something lives in a blob that
-    /// would lack more than r stacks then. Reads up to every stack that is lost there.
+    /// The bytes of the stacks that are lost with `lost`, and whether `drive` is needed: it is if a blob with a living
+    /// version would lack more than r stacks without both. Reads up to every stack that is lost there.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -300,7 +302,7 @@ impl Catalog {
         }
     }
 
-    /// Whether `blob`, of which some stacks are lost, would lack more than r of them without that on `drive`.
+    /// True if `blob`, which has lost a stack, would lack more than r stacks without the stack on `drive`.
     async fn needs(&self, blob: &Blob, drive: DriveId) -> Result<bool, CatalogError> {
         if !blob.drives.contains(&drive) {
             return Ok(false);
@@ -312,8 +314,7 @@ impl Catalog {
         Ok(lacking > u32::from(blob.code_parity))
     }
 
-    /// True if `blob` has a stack on `drive` that is lost, since the drive that it was on failed, whether or not that
-    /// one was replaced.
+    /// True if `blob` has a stack on `drive` that is lost because the drive that had it failed, replaced or not.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -324,8 +325,8 @@ impl Catalog {
         Ok(stack.is_some_and(|value| failed.is_some() || is_lost(&Entry { key: at, value })))
     }
 
-    /// Whether the stack of `blob`, which moves away from `drive`, may lie there still: not if the drive failed, nor if
-    /// it took the place of the one that had the stack. A record that is damaged proves neither.
+    /// True if the stack of `blob`, which moves away from `drive`, may still be there: not if the drive failed, nor if
+    /// it replaced the drive that had the stack. A damaged record proves neither.
     pub(crate) async fn may_be_left(&self, drive: DriveId, blob: BlobId) -> Result<bool, CatalogError> {
         let at = key::on_drive(drive, blob);
         let mut values = self.store.get_many(vec![key::failed(drive), at.clone()]).await?;
@@ -334,7 +335,7 @@ impl Catalog {
         Ok(failed.is_none() && !is_known_as_lost)
     }
 
-    /// The UUID of each drive that was replaced, or on which a recovery missed stacks.
+    /// The current UUID of each drive that was replaced, or on which a recovery missed stacks.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -343,7 +344,7 @@ impl Catalog {
         Ok(known.into_iter().map(|(drive, uuid)| (DriveId(drive), uuid)).collect())
     }
 
-    /// Those drives of `blob` that took the place of one that failed, which had its stack.
+    /// Those drives of `blob` that replaced a failed drive which had its stack.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -373,8 +374,8 @@ impl Catalog {
         self.on_drive(&ids, next).await
     }
 
-    /// A page of the blobs whose stack on `drive` is lost, with numbers above `after`: all that have one there if the
-    /// drive failed, those of the one before if it was replaced.
+    /// A page of the blobs whose stack on `drive` is lost, with numbers above `after`: all blobs with a stack there if
+    /// the drive failed, those with a stack on its predecessor if it was replaced.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -391,7 +392,7 @@ impl Catalog {
         loop {
             let page = self.entries(&key::all_on_drive(drive), after.as_ref(), STEP).await?;
             let mut lost: Vec<Entry> = page.items.iter().filter(|entry| is_lost(entry)).cloned().collect();
-            // The new drive may hold many pages of what is not lost; the list ends where there are no more.
+            // The new drive may hold many pages of stacks that are not lost; the list ends only after the last page.
             if lost.is_empty() && page.next.is_some() {
                 after = page.next;
                 continue;
@@ -404,11 +405,11 @@ impl Catalog {
         }
     }
 
-    /// The blobs of `ids` as a page. One that was forgotten meanwhile is no longer there.
+    /// The blobs of `ids` as a page. A blob that was forgotten meanwhile is left out.
     async fn on_drive(&self, ids: &[BlobId], next: Option<BlobId>) -> Result<OnDrive, CatalogError> {
         let mut blobs = Vec::with_capacity(ids.len());
         for (id, found) in ids.iter().zip(self.blobs(ids).await?) {
-            // A record that was misread among many counts as missing: it is read once more by itself.
+            // A record that was misread among many counts as missing, so it is read again by itself.
             let found = match found {
                 Some(blob) => Some(blob),
                 None => self.look_up_one(&key::blob(*id)).await?,
@@ -421,26 +422,26 @@ impl Catalog {
     }
 }
 
-/// By the number of its place, the UUID of each drive that took the place of one that failed.
+/// UUID of each drive that replaced a failed one, by the number of its place.
 type Replacements = BTreeMap<u32, [u8; 16]>;
 
-/// By the number of its place, when a drive was given up since it stayed away, in milliseconds of the Unix epoch.
+/// Time at which a drive that stayed away was given up, in milliseconds of the Unix epoch, by the number of its place.
 type GivenUp = BTreeMap<u32, u64>;
 
-/// Where the drives are named that were given up since they stayed away.
+/// Key of the record of the drives that stayed away and were given up.
 fn given_up() -> Vec<u8> {
     key::meta("given-up-drives")
 }
 
-/// By the number of its place, the end of the blob numbers that had been given out when a drive came back.
+/// End of the blob numbers that had been given out when a drive came back, by the number of its place.
 type Returned = BTreeMap<u32, u64>;
 
-/// Where the drives are named that came back.
+/// Key of the record of the drives that came back.
 fn returned() -> Vec<u8> {
     key::meta("returned-drives")
 }
 
-/// Where the drives are named that took the place of one that failed.
+/// Key of the record of the drives that replaced failed ones.
 fn replaced() -> Vec<u8> {
     key::meta("replaced-drives")
 }
@@ -450,8 +451,8 @@ pub(crate) fn ids_of(stacks: &[Entry]) -> Result<Vec<BlobId>, CatalogError> {
     stacks.iter().map(|entry| key::numbers(&entry.key).map(|[_, number, nonce]| BlobId::new(number, nonce))).collect()
 }
 
-/// True of a stack that was on a drive which failed and was replaced. It is assumed of one whose record is damaged:
-/// a stack that is rebuilt in vain costs less than one that is missed.
+/// True for a stack that was on a drive which failed and was replaced. A stack with a damaged record counts as lost: an
+/// unneeded rebuild costs less than a missing stack.
 fn is_lost(stack: &Entry) -> bool {
     stack.value.open(&stack.key).map_or(true, |(mark, _)| !mark.is_empty())
 }

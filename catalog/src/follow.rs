@@ -1,8 +1,8 @@
-//! Following a store: whoever wants every batch from a moment on, as it is logged.
+//! Following a store: followers receive every batch from a moment on, as it is logged.
 //!
-//! A follower gets each batch that was committed after it began to follow, in their order and none twice, before the
-//! batch is answered: once a [`Store::sequence`](crate::Store::sequence) is seen, all batches up to it were given out.
-//! It is called in the thread that commits, and is not to wait. Who is dropped follows no more.
+//! A follower receives each batch that is committed after it began to follow, in order and none twice, before the batch
+//! is answered: once a [`Store::sequence`](crate::Store::sequence) is seen, the followers have all batches up to it.
+//! The committing thread calls the follower, which must not wait. A dropped follower receives nothing more.
 
 use crate::follower::{FollowedFrom, Follower};
 use crate::log_entry::{self, Link};
@@ -23,19 +23,19 @@ struct Followed {
 }
 
 impl Followers {
-    /// `follower` gets every batch from now on.
+    /// Adds `follower`, which receives every batch from now on.
     pub(crate) fn add(&self, follower: &Arc<dyn Follower>) -> FollowedFrom {
         let mut state = self.state.lock();
         state.followers.push(Arc::downgrade(follower));
         state.last
     }
 
-    /// The store begins after the batch `last`.
+    /// Sets the last batch before the store begins.
     pub(crate) fn begin(&self, last: FollowedFrom) {
         self.state.lock().last = last;
     }
 
-    /// The log in front of the store is about to forget.
+    /// Notifies the followers that the log in front of the store is about to forget.
     pub(crate) fn sync(&self) {
         let followers: Vec<_> = self.state.lock().followers.iter().filter_map(Weak::upgrade).collect();
         for follower in followers {
@@ -43,13 +43,13 @@ impl Followers {
         }
     }
 
-    /// These batches of `group`, by their positions and places, were committed.
+    /// Sends the followers these committed batches of `group`, given by their positions and links.
     pub(crate) fn committed(&self, group: &[&Batch], links: &[(usize, Link)]) {
         let committed = links.iter().map(|(position, link)| (link, group[*position].writes.as_slice()));
         self.give(committed);
     }
 
-    /// A number was given to no batch: it stands between two of them.
+    /// Sends the followers a number that no batch has, between those of two batches.
     pub(crate) fn skipped(&self, link: &Link) {
         self.give(std::iter::once((link, [].as_slice())));
     }

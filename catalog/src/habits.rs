@@ -1,7 +1,7 @@
-//! What drives do about their power by themselves: what they say of it, and what was seen of them.
+//! The power habits of drives: what the drives report and what was observed.
 //!
-//! A record for each drive that is a device, by its number; it goes when another drive takes its place. One that is
-//! damaged, or of a later version, counts as missing.
+//! One record for each drive that is a device, by its number; it is deleted when another drive takes its place. A
+//! record that is damaged or of a later version counts as missing.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -11,16 +11,16 @@ use crate::store::Write;
 use model::{DriveId, PowerHabits, UnaskedWake};
 use serde::{Deserialize, Serialize};
 
-/// What a drive does about its power by itself.
+/// The power habits of a drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveHabits {
-    /// Which drive.
+    /// The drive's number.
     pub drive: u32,
-    /// What it and the kernel say of it.
+    /// The reports of the drive and the kernel.
     pub said: PowerHabits,
-    /// How often it was found awake although nobody had sent it anything.
+    /// Number of times that it was found awake although no program had sent it anything.
     pub woke_itself: u64,
-    /// How often it was found awake since another program woke it.
+    /// Number of times that it was found awake because another program woke it.
     pub woken_by_others: u64,
     /// The last of those wakes.
     pub last_wake: Option<UnaskedWake>,
@@ -33,7 +33,7 @@ enum Versioned {
 }
 
 impl Catalog {
-    /// Stores what `drive` says of itself; what was seen of it stays. One task does so, and notes wakes.
+    /// Stores the report of `drive`; the observations stay. One task calls this and notes wakes.
     ///
     /// # Errors
     /// [`CatalogError`].
@@ -43,7 +43,7 @@ impl Catalog {
         if before.as_ref() == Some(&now) { Ok(()) } else { self.store_habits(now).await }
     }
 
-    /// Records that `drive` was found awake. The same wake again changes nothing.
+    /// Records that `drive` was found awake. Repeating the same wake changes nothing.
     ///
     /// # Errors
     /// [`CatalogError`].
@@ -58,7 +58,7 @@ impl Catalog {
         self.store_habits(habits).await
     }
 
-    /// What is known of every drive of which something is, by their numbers.
+    /// The habits of every drive that has a record, by number.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -67,7 +67,7 @@ impl Catalog {
         Ok(self.all_entries(&key::meta(HABITS), read).await?.into_iter().flatten().collect())
     }
 
-    /// Another drive takes the place of `drive`: what to write along with that, if there is something.
+    /// The deletion to commit when another drive takes the place of `drive`, if there is a record.
     pub(crate) async fn forget_habits(&self, drive: DriveId) -> Result<Option<Write>, CatalogError> {
         let at = habits_of(drive);
         Ok(self.store.get(&at).await?.map(|_| Write::Delete(at)))
@@ -85,7 +85,7 @@ impl Catalog {
 
 const HABITS: &str = "drive-habits/";
 
-/// Where what is known of `drive` is.
+/// Key of the habits of `drive`.
 fn habits_of(drive: DriveId) -> Vec<u8> {
     key::meta(&format!("{HABITS}{:08x}", drive.0))
 }

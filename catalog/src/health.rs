@@ -1,9 +1,9 @@
-//! What drives said of their own health when they were last asked: so that it can be shown while they sleep, and so
-//! that counts which rise are known to do so after a restart.
+//! The last health reports of drives. They can be shown while the drives sleep, and rising counts are recognised after
+//! a restart.
 //!
-//! A record for each drive that ever said something, by its number; it goes when another drive takes its place. One
-//! that is damaged, or of a later version, counts as missing: the drive is asked anew, and its counts are the first
-//! ones then.
+//! One record for each drive that ever reported, by its number; it is deleted when another drive takes its place. A
+//! record that is damaged or of a later version counts as missing: the drive is asked again, and the counts of that
+//! report then count as the first ones.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -13,18 +13,18 @@ use crate::store::Write;
 use model::{DriveId, Smart};
 use serde::{Deserialize, Serialize};
 
-/// What a drive said of its health.
+/// The health of a drive, as the drive reported it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveHealth {
-    /// Which drive.
+    /// The drive's number.
     pub drive: u32,
-    /// When it was asked, in milliseconds of the Unix epoch.
+    /// Time of the report, in milliseconds of the Unix epoch.
     pub read_ms: u64,
     /// The same in modelled time, in nanoseconds.
     pub read_ns: u64,
-    /// Bad sectors, reallocated or pending, when it was asked first.
+    /// Bad sectors, reallocated or pending, in its first report.
     pub first_bad_sectors: u64,
-    /// What it said.
+    /// The report.
     pub said: Smart,
 }
 
@@ -35,7 +35,7 @@ enum Versioned {
 }
 
 impl Catalog {
-    /// Stores what a drive said, in place of what it said before; but the first count of bad sectors stays.
+    /// Stores a drive's report in place of the last one; the first count of bad sectors stays.
     ///
     /// # Errors
     /// [`CatalogError`].
@@ -49,7 +49,7 @@ impl Catalog {
         Ok(health)
     }
 
-    /// What every drive said that ever said something, by their numbers.
+    /// The last report of every drive that ever reported, by number.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -58,7 +58,7 @@ impl Catalog {
         Ok(self.all_entries(&key::meta(HEALTH), read).await?.into_iter().flatten().collect())
     }
 
-    /// Another drive takes the place of `drive`: what to write along with that, if there is something.
+    /// The deletion to commit when another drive takes the place of `drive`, if there is a record.
     pub(crate) async fn forget_health(&self, drive: DriveId) -> Result<Option<Write>, CatalogError> {
         let at = health_of(drive);
         Ok(self.store.get(&at).await?.map(|_| Write::Delete(at)))
@@ -67,7 +67,7 @@ impl Catalog {
 
 const HEALTH: &str = "drive-health/";
 
-/// Where what `drive` said is.
+/// Key of the health of `drive`.
 fn health_of(drive: DriveId) -> Vec<u8> {
     key::meta(&format!("{HEALTH}{:08x}", drive.0))
 }

@@ -1,7 +1,7 @@
 //! Numbers that are never given out twice.
 //!
-//! A block of them is reserved durably before the first is used; a crash loses what is left of a block, never reuses
-//! it.
+//! A block of numbers is reserved durably before the first one is used. A crash loses the rest of a block, and never
+//! reuses it.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -12,14 +12,14 @@ use model::BlobId;
 use std::ops::Range;
 use tokio::sync::Mutex;
 
-/// How many numbers are reserved at once.
+/// Numbers per reservation.
 const BLOCK: u64 = 1_024;
 
 /// The copies of each counter: one damaged record must not stop everything.
 pub(crate) const COPIES: [u8; 2] = [0, 1];
 
 impl Catalog {
-    /// A version number that was never given out; above every earlier one. At least 1.
+    /// A version number that was never given out, above every earlier one. At least 1.
     pub async fn next_version_id(&self) -> Result<VersionId, CatalogError> {
         self.next_id("version", &self.ids.versions).await.map(VersionId)
     }
@@ -34,8 +34,8 @@ impl Catalog {
         Ok(self.counter("slot").await?.0)
     }
 
-    /// A blob id of a number that this catalog never gave out, at least 1, and of `nonce`, drawn at random: an older
-    /// catalog that was put back gives out numbers again.
+    /// A blob id with a number that this catalog never gave out, at least 1, and with `nonce`, which is random: an
+    /// older catalog that was restored gives out numbers again.
     pub async fn next_blob_id(&self, nonce: u64) -> Result<BlobId, CatalogError> {
         self.next_id("blob", &self.ids.blobs).await.map(|number| BlobId::new(number, nonce))
     }
@@ -45,17 +45,17 @@ impl Catalog {
         Ok(self.counter("blob").await?.0)
     }
 
-    /// No slot below `end` is given out from now on. Only for boot, before any is.
+    /// Gives out no slot below `end` from now on. Only for boot, before any slot is given out.
     pub async fn skip_slots(&self, end: u64) -> Result<(), CatalogError> {
         self.advance("slot", |start| start.max(end)).await.map(drop)
     }
 
-    /// No version below `end` is given out from now on. Only before any is.
+    /// Gives out no version below `end` from now on. Only before any version is given out.
     pub(crate) async fn skip_versions(&self, end: u64) -> Result<(), CatalogError> {
         self.advance("version", |start| start.max(end)).await.map(drop)
     }
 
-    /// No blob number below `end` is given out from now on. Only before any is.
+    /// Gives out no blob number below `end` from now on. Only before any number is given out.
     pub(crate) async fn skip_blobs(&self, end: u64) -> Result<(), CatalogError> {
         self.advance("blob", |start| start.max(end)).await.map(drop)
     }
@@ -71,7 +71,7 @@ impl Catalog {
         Ok(id)
     }
 
-    /// Sets the counter `name` to the `end` that follows from what it is, and answers the numbers between.
+    /// Raises the counter `name` from its start to `end(start)`, and returns the numbers between.
     async fn advance(&self, name: &str, end: impl Fn(u64) -> u64) -> Result<Range<u64>, CatalogError> {
         let mut retries = self.retries();
         loop {
@@ -86,10 +86,11 @@ impl Catalog {
         }
     }
 
-    /// The first number that was not given out, and checks that none was reserved since.
+    /// The first number that was not given out, with checks that none was reserved since.
     ///
     /// # Errors
-    /// [`CatalogError::Damaged`] if both copies are: a number that is given out twice would do more harm than none.
+    /// [`CatalogError::Damaged`] if both copies are damaged: giving out a number twice would do more harm than an
+    /// error.
     async fn counter(&self, name: &str) -> Result<(u64, Vec<Check>), CatalogError> {
         let (mut start, mut damaged, mut checks) = (None, None, Vec::new());
         for copy in COPIES {

@@ -1,8 +1,9 @@
-//! The drives that their group was initialised with: started and mounted for the first time, and their labels checked.
+//! The drives that were part of their group's initialisation: started and mounted for the first time, with checked
+//! labels.
 //!
-//! They are remembered so that a start of the server wakes no group for what was found out before. A drive that takes
-//! the place of one that failed is forgotten along with that. One record names them all; if it is damaged, nothing is
-//! known of any, and every group is initialised once more, which does no harm.
+//! They are recorded so that a start of the server wakes no group again for it. When another drive takes the place of
+//! one that failed, its entry is removed in the same batch. One record has all drives; if it is damaged, none are
+//! known, and every group is initialised once more, which does no harm.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -11,7 +12,8 @@ use crate::store::{Batch, Check, Write};
 use model::DriveId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// By the number of its place, when the group of each drive was initialised with it, in milliseconds of the Unix epoch.
+/// Time at which a drive's group was initialised with it, in milliseconds of the Unix epoch, by the number of its
+/// place.
 pub(crate) type Initialised = BTreeMap<u32, u64>;
 
 impl Catalog {
@@ -40,7 +42,7 @@ impl Catalog {
         Ok(known.into_keys().map(DriveId).collect())
     }
 
-    /// A change of what is remembered, for a batch, with the check that nobody else has changed it meanwhile.
+    /// A change of this record, for a batch, with a check that no other change has come first.
     pub(crate) async fn change_of_initialised(
         &self,
         change: impl FnOnce(&mut Initialised),
@@ -49,7 +51,7 @@ impl Catalog {
     }
 }
 
-/// Where the drives are named that their groups were initialised with.
+/// Key of the record of the initialised drives.
 fn initialised() -> Vec<u8> {
     key::meta("initialised-drives")
 }

@@ -1,12 +1,11 @@
-//! Jobs that write objects of their own: their records, the hidden bucket that their objects lie in until the job is
-//! done, and the batches that make those objects everybody's.
+//! Jobs that write objects: their records, the hidden bucket of unpublished objects, and the batches that publish them.
 //!
-//! An object of a job never was in the workshop: one batch makes a blob, which was written from memory, and the objects
-//! in it known ([`Catalog::commit_job_blob`]). They lie in the bucket [`HIDDEN_BUCKET`], whose name no S3 client can
-//! say. Publishing moves records and no bytes ([`Catalog::publish`]).
+//! An object of a job was never in the workshop: one batch makes a blob, which was written from memory, known together
+//! with the objects in it ([`Catalog::commit_job_blob`]). They are in the bucket [`HIDDEN_BUCKET`], whose name no S3
+//! client can use. Publishing moves records and no bytes ([`Catalog::publish`]).
 //!
-//! Invariants: a job's record changes only from what its changer has seen; an object is in the hidden bucket or where
-//! it was published, never in both; what is published never takes the place of another object.
+//! Invariants: a job's record changes only from the state that the caller has seen; an object is in the hidden bucket
+//! or where it was published, never in both; a published object never takes the place of another object.
 
 use crate::blob::{check_members, commit_batch};
 use crate::catalog::{Catalog, STEP};
@@ -19,31 +18,31 @@ use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The bucket of what jobs have written and not yet published. No bucket of S3 begins with a dot.
+/// The bucket of objects that jobs have written and not yet published. No bucket of S3 begins with a dot.
 pub const HIDDEN_BUCKET: &str = ".larder-jobs";
 
-/// How far a job is.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobState {
-    /// It works; or it did when the server ended, and goes on with the next one from its checkpoint, or begins anew.
+    /// It works. After a restart of the server it resumes from its checkpoint, or starts over.
     Running,
-    /// It waits to be resumed: where it stands, or, if the server ended meanwhile, from its checkpoint or the
-    /// beginning.
+    /// It is paused. Resuming continues from where it stopped or, after a restart of the server, from its checkpoint or
+    /// from the beginning.
     Paused,
-    /// Its output is complete and verified, and is being moved to where it shall be.
+    /// Its output is complete and verified, and is being moved to its destination.
     Publishing,
     /// Its output is published, and the input that was read is being removed.
     Removing,
-    /// It is over, and did what was asked.
+    /// It ended with success.
     Done,
     /// It was cancelled.
     Cancelled,
-    /// It could not be done.
+    /// It failed.
     Failed,
 }
 
 impl JobState {
-    /// True of a job that has ended.
+    /// True if the job has ended.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Cancelled | Self::Failed)
     }
@@ -52,30 +51,30 @@ impl JobState {
 /// The record of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its number; from 1 on, in the order in which jobs were asked for.
+    /// Its number; from 1 on, in the order of the requests.
     pub job: u64,
-    /// How far it is.
+    /// Its state.
     pub state: JobState,
-    /// When it was asked for, in milliseconds of the Unix epoch.
+    /// Time of the request, in milliseconds of the Unix epoch.
     pub created_ms: u64,
-    /// When it was over, in milliseconds of the Unix epoch.
+    /// Time at which it ended, in milliseconds of the Unix epoch.
     pub ended_ms: Option<u64>,
     /// The request, as JSON, which only the server interprets.
     pub request: String,
     /// Forecast and result, as JSON, which only the server interprets. Empty at first.
     pub report: String,
-    /// Why it failed or does not go on, for people; empty if there is nothing to say.
+    /// The reason for its failure or for not continuing, for people; empty if it has no reason.
     pub reason: String,
 }
 
-/// An object of a job and the blob's bytes that it is.
+/// An object of a job, with its position in the blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobObject {
     /// Its key in the hidden bucket.
     pub key: String,
     /// Its S3 record.
     pub object: Object,
-    /// Where in the payload it begins.
+    /// Offset of its first byte in the payload.
     pub offset: u64,
 }
 
@@ -90,17 +89,17 @@ pub struct JobInput {
     pub key: String,
 }
 
-/// Where an object of the hidden bucket shall be.
+/// A move of an object out of the hidden bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publication {
     /// Its key in the hidden bucket.
     pub from: String,
-    /// Its key where it is published.
+    /// Its key after publication.
     pub to: String,
 }
 
 impl Catalog {
-    /// Adds a new job, whose number is chosen here: that of `job` is ignored.
+    /// Adds a new job. Its number is chosen here, and the number in `job` is ignored.
     ///
     /// # Errors
     /// [`CatalogError::Conflict`].
@@ -118,7 +117,7 @@ impl Catalog {
         }
     }
 
-    /// The highest number of a job that has a record, damaged or not; 0 if there is none.
+    /// The highest number of a job that has a record, damaged or not; 0 if no job has one.
     async fn last_job(&self) -> Result<u64, CatalogError> {
         let jobs = self.all_entries(&key::all(Tag::Job), |entry| key::numbers::<1>(&entry.key)).await?;
         Ok(jobs.last().map_or(0, |[job]| *job))
@@ -134,7 +133,7 @@ impl Catalog {
         self.read(&key::job(job)).await
     }
 
-    /// Replaces the record `old` by `new`.
+    /// Replaces the record `old` with `new`.
     ///
     /// # Errors
     /// [`CatalogError::PreconditionFailed`] if the record is not `old`.
@@ -145,7 +144,7 @@ impl Catalog {
         self.apply_or(Batch::new(vec![Check::Is(at, encode(old))], writes), CatalogError::PreconditionFailed).await
     }
 
-    /// Forgets a job that is over, and what it had read.
+    /// Forgets a job that has ended, and the list of objects that it had read.
     pub async fn forget_job(&self, job: u64) -> Result<(), CatalogError> {
         let ranges = [key::job_inputs(job), key::checkpoint(job)];
         let mut writes = vec![Write::Delete(key::job(job))];
@@ -153,11 +152,11 @@ impl Catalog {
         self.write(writes).await
     }
 
-    /// Records that `job` has read these objects of `bucket`, by version and key, which are to be removed when its
-    /// output is published.
+    /// Records that `job` has read these objects of `bucket`, by version and key. They are removed when its output is
+    /// published.
     ///
     /// # Errors
-    /// [`CatalogError::PreconditionFailed`] if there is no such job.
+    /// [`CatalogError::PreconditionFailed`] if the job does not exist.
     pub async fn add_job_inputs(
         &self,
         job: u64,
@@ -175,7 +174,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// The first `limit` objects that `job` has read and that are still to be removed.
+    /// The first `limit` objects that `job` has read and that must still be removed.
     pub async fn job_inputs(&self, job: u64, limit: usize) -> Result<Vec<JobInput>, CatalogError> {
         let input = |entry: &Entry| {
             let [_, version] = key::numbers(&entry.key)?;
@@ -185,13 +184,13 @@ impl Catalog {
         Ok(self.page(&key::job_inputs(job), None, limit, input).await?.items)
     }
 
-    /// Forgets all versions that `job` has read: they stay.
+    /// Forgets all versions that `job` has read; they stay in the catalog.
     pub async fn clear_job_inputs(&self, job: u64) -> Result<(), CatalogError> {
         let writes = vec![Write::DeleteRange(KeyRange::prefix(&key::job_inputs(job)))];
         self.write(writes).await
     }
 
-    /// Removes an object that `job` has read, if that version lives; it is not to be removed any more then.
+    /// Removes an object that `job` has read, if that version lives, and deletes it from the job's list.
     ///
     /// # Errors
     /// [`CatalogError::Conflict`].
@@ -225,12 +224,13 @@ impl Catalog {
         }
     }
 
-    /// Makes `blob`, whose stacks are synced and read back, known, and with it the objects that it was made of: they
-    /// are in the hidden bucket from now on, and lie in no other place.
+    /// Makes `blob`, whose stacks are synced and read back, known together with its objects. From now on they are in
+    /// the hidden bucket and in no other place.
     ///
     /// # Errors
-    /// [`CatalogError::NoIntent`] if the blob was not begun, or is committed or aborted;
-    /// [`CatalogError::PreconditionFailed`] if there is no hidden bucket, or an object of that key or version.
+    /// [`CatalogError::NoIntent`] if the blob was not begun, or was committed or aborted;
+    /// [`CatalogError::PreconditionFailed`] if the hidden bucket does not exist, or an object of that key or version
+    /// does.
     ///
     /// # Panics
     /// If a member reaches beyond the payload or is named twice.
@@ -258,13 +258,13 @@ impl Catalog {
         Err(if begun { CatalogError::PreconditionFailed } else { CatalogError::NoIntent(blob.blob) })
     }
 
-    /// Moves objects of the hidden bucket to `bucket`, all of these at once; no bytes move. One that is gone from the
-    /// hidden bucket is left out.
+    /// Moves these objects of the hidden bucket to `bucket` in one batch; no bytes move. An object that is no longer in
+    /// the hidden bucket is left out.
     ///
     /// # Errors
-    /// [`CatalogError::NoSuchBucket`], also if that name is another bucket's by now;
-    /// [`CatalogError::PreconditionFailed`] if there is an object where one shall be (see
-    /// [`Catalog::first_taken`]); [`CatalogError::Conflict`].
+    /// [`CatalogError::NoSuchBucket`], also if another bucket has that name by now;
+    /// [`CatalogError::PreconditionFailed`] if a destination key has an object (see [`Catalog::first_taken`]);
+    /// [`CatalogError::Conflict`].
     pub async fn publish(&self, bucket: &Bucket, publications: &[Publication]) -> Result<(), CatalogError> {
         let mut retries = self.retries();
         loop {
@@ -283,7 +283,7 @@ impl Catalog {
         }
     }
 
-    /// The first of the keys where objects shall be published that has an object already.
+    /// The first destination key that already has an object.
     pub async fn first_taken(&self, bucket: &str, to: &[Publication]) -> Result<Option<String>, CatalogError> {
         for page in to.chunks(STEP) {
             let keys = page.iter().map(|publication| key::object(bucket, &publication.to)).collect();
@@ -302,12 +302,12 @@ impl Catalog {
         let Some((placed, raw)) = self.read_raw::<PlacedObject>(&source).await? else { return Ok(()) };
         batch.checks.push(Check::Is(source.clone(), raw.clone()));
         batch.checks.push(Check::Absent(target.clone()));
-        // A version that was evacuated to the workshop meanwhile is known there by name.
+        // The workshop's indexes have a version by its name if it was evacuated meanwhile.
         if matches!(placed.place, Place::Staged { .. }) {
             leave_workshop(HIDDEN_BUCKET, from, &placed, batch);
             enter_workshop(bucket, to, &placed, batch);
         } else {
-            // Its mark bears the old name; whoever cannot read it next marks it anew.
+            // Its mark has the old name; the next failed read marks it again.
             batch.writes.push(Write::Delete(key::unreadable(placed.object.version)));
         }
         batch.writes.push(Write::Delete(source));

@@ -1,24 +1,25 @@
-//! The journal: what a catalog that is lost is made again from, beside its file.
+//! The journal: files next to the catalog from which a lost catalog is remade.
 //!
 //! A directory with **snapshots** (`snapshot.rs`) and **segments**, which have the batches since, as they are logged:
 //!
-//! | name | what |
+//! | name | content |
 //! |---|---|
 //! | `<number, 16 hexadecimal digits>.snapshot` | the catalog after that batch |
 //! | `<number>-<nonce, 16>.journal` | the batches after that one: header (`LARDJRNL`) and batches as in a snapshot |
-//! | `*.new` | what was not written to its end, or was to be copied: removed at the next start |
+//! | `*.new` | an unfinished file, or one that was to be copied: removed at the next start |
 //!
-//! A segment is left for the next one at a size; so each but the last ends where the next one begins, and the last one
-//! where its first torn frame is. It is synced before the log in front of the catalog forgets what is in it; without a
-//! log a power loss may cost its end. Where the last segment does not end in the very state of the catalog that is
-//! opened, a snapshot is due. Until there is one, and of what has higher numbers than the catalog, nothing is removed:
-//! it is a newer catalog's. A segment before which batches are missing says so in its header: it leads on from a later
-//! snapshot only.
+//! A segment that reaches a set size is followed by a new one. So each segment but the last ends where the next one
+//! begins, and the last one ends at its first torn frame. A segment is synced before the log in front of the catalog
+//! forgets its batches; without a log a power loss may destroy its end. If the last segment does not end in exactly the
+//! state of the opened catalog, a snapshot is due, and nothing is removed until it exists. Files with higher numbers
+//! than the catalog are never removed, since they belong to a newer catalog. If batches are missing before a segment,
+//! its header has a mark, and it continues only from a later snapshot.
 //!
-//! Two snapshots stay, and the segments since the older one: where the newest is damaged, the one before leads to the
-//! same end. [`Journal::check`] reads what leads to the catalog, and makes a snapshot due if any of it is damaged.
+//! The two newest snapshots stay, and the segments since the older one: if the newest is damaged, the one before leads
+//! to the same end. [`Journal::check`] reads the files that lead to the catalog, and makes a snapshot due if one is
+//! damaged.
 //!
-//! No commit waits for the journal but by its writes, and none fails with it: after an error a snapshot is due.
+//! Commits wait only for the journal's writes, and do not fail with them: after an error a snapshot is due.
 
 use crate::catalog::Catalog;
 use crate::copies;
@@ -33,17 +34,17 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The size at which a segment is left.
+/// Size at which a segment is followed by a new one.
 const SEGMENT_BYTES: u64 = 16 << 20;
-/// Bytes of frames that wait to be written.
+/// Bytes of frames that wait for a write.
 const WAITING_BYTES: usize = 256 << 10;
-/// For the owner alone: a catalog has the secrets of users.
+/// Only the owner may read: a catalog has the secrets of users.
 const OWNER_ONLY: u32 = 0o600;
 const DIRECTORY_OWNER_ONLY: u32 = 0o700;
 const SNAPSHOT: &str = "snapshot";
 const SEGMENT: &str = "journal";
 const DRAFT: &str = "new";
-/// In the place of a time, in the header of a segment before which batches are missing in the journal.
+/// Stored in place of a time in the header of a segment if the journal lacks batches before it.
 const AFTER_GAP: u64 = 1;
 
 /// The journal of an open catalog.
@@ -57,24 +58,25 @@ pub struct Journal {
 /// The state of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalStatus {
-    /// The number of the last batch of the newest snapshot, if there is one that the segments lead on from.
+    /// The number of the last batch of the newest snapshot from which the segments continue; `None` if no snapshot
+    /// does.
     pub snapshot: Option<Sequence>,
     /// Its bytes.
     pub snapshot_bytes: u64,
     /// Bytes of the segments since.
     pub segment_bytes: u64,
-    /// Why a snapshot is due whatever its age, if it is.
+    /// The reason why a snapshot is due regardless of its age, if it is.
     pub broken: Option<String>,
     /// The last batch that may have changed what drives do not show by themselves (`copies.rs`).
     pub changed: Sequence,
-    /// The last batch of which a copy is on drives; `None` if there is no copy, or it is not known yet.
+    /// The last batch with a copy on drives; `None` if there is no copy, or it is not known yet.
     pub on_drives: Option<Sequence>,
 }
 
-/// A file of the batches since one of them: a segment.
+/// A segment file with the batches after a given one.
 #[derive(Debug)]
 pub struct Since {
-    /// Where it is; the caller removes it.
+    /// Path of the file, which the caller removes.
     pub path: PathBuf,
     /// The last batch in it.
     pub last: Sequence,
@@ -84,7 +86,7 @@ pub struct Since {
 struct State {
     /// The segment that is written.
     segment: Option<Segment>,
-    /// The last batch that was given out, and the keys after it.
+    /// The last batch that was received, and the keys after it.
     last: FollowedFrom,
     status: JournalStatus,
 }
@@ -102,13 +104,13 @@ struct Segment {
 pub struct JournalFiles {
     /// Snapshots, by the number of their last batch.
     pub snapshots: Vec<(Sequence, PathBuf)>,
-    /// Segments, by the number of the batch before them; of those that begin alike one leads on.
+    /// Segments, by the number of the batch before them. Of those with the same number, one continues.
     pub segments: Vec<(Sequence, PathBuf)>,
     drafts: Vec<PathBuf>,
 }
 
 impl JournalFiles {
-    /// Those in the directory `dir`; none if it is not there.
+    /// The files in the directory `dir`; none if it does not exist.
     ///
     /// # Errors
     /// If it cannot be listed.
@@ -136,7 +138,7 @@ impl JournalFiles {
 }
 
 impl Journal {
-    /// Everything that was given out is in the files.
+    /// Writes everything that was received to the files.
     #[cfg(test)]
     pub(crate) fn sync_for_test(&self) {
         self.sync();
@@ -154,7 +156,7 @@ impl Journal {
     /// on every batch is in it.
     ///
     /// # Errors
-    /// If the directory cannot be used. Whatever else is wrong makes a snapshot due.
+    /// If the directory cannot be used. Any other fault makes a snapshot due.
     pub fn begin(dir: PathBuf, rack: [u8; 16], nonce: u64, catalog: &Catalog) -> io::Result<Arc<Self>> {
         DirBuilder::new().recursive(true).mode(DIRECTORY_OWNER_ONLY).create(&dir)?;
         let files = JournalFiles::list(&dir)?;
@@ -172,7 +174,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The state of a journal of these files, if it ends where the catalog is.
+    /// The state of a journal with these files, if it ends where the catalog is.
     fn found(&self, files: &JournalFiles, at: &FollowedFrom) -> Result<JournalStatus, String> {
         let own = |(number, _): &&(Sequence, PathBuf)| *number <= at.sequence;
         let Some((snapshot, path)) = files.snapshots.iter().rfind(own) else {
@@ -205,7 +207,7 @@ impl Journal {
         })
     }
 
-    /// Its state.
+    /// The state of the journal.
     pub fn status(&self) -> JournalStatus {
         self.state.lock().status.clone()
     }
@@ -215,15 +217,15 @@ impl Journal {
         &self.dir
     }
 
-    /// Makes a snapshot of `catalog`, which it follows, and removes the files before the one before it; if nothing
-    /// leads on from that, all files before.
+    /// Makes a snapshot of `catalog`, which the journal follows, and removes the files before the previous snapshot. If
+    /// the segments do not continue from the previous one, removes all files before the new one.
     ///
     /// # Errors
-    /// [`SnapshotError`]; the journal is as before then.
+    /// [`SnapshotError`]; the journal is then unchanged.
     pub async fn snapshot(&self, catalog: &Catalog, made_ms: u64) -> Result<SnapshotTotals, SnapshotError> {
         let files = JournalFiles::list(&self.dir)?;
         let leads_on = self.state.lock().status.broken.is_none();
-        // What this catalog has written is replaced; what has higher numbers is a newer one's.
+        // Files that this catalog has written are replaced; files with higher numbers belong to a newer catalog.
         let before = self.begin_segment()?;
         let draft = self.dir.join(format!("{:016x}.{DRAFT}", self.nonce));
         let totals = self.write(catalog, made_ms, &draft).await.inspect_err(|_| drop(fs::remove_file(&draft)))?;
@@ -245,8 +247,8 @@ impl Journal {
         Ok(totals)
     }
 
-    /// Reads the newest snapshot and the segments since. What is wrong with them, so that a snapshot is due: they do
-    /// not lead to the catalog as it was when this began.
+    /// Reads the newest snapshot and the segments since. Returns what is wrong if they do not lead to the state of the
+    /// catalog at the start of this call; then a snapshot is due.
     pub fn check(&self) -> Option<String> {
         let until = {
             let mut state = self.state.lock();
@@ -264,7 +266,7 @@ impl Journal {
         Some(flaw)
     }
 
-    /// The last batch to which the newest snapshot up to `until` leads.
+    /// The last batch that the newest snapshot up to `until` and its segments lead to.
     fn leads_to(&self, until: Sequence) -> Result<Sequence, String> {
         let say = |path: &Path, error: SnapshotError| format!("{}: {error}", path.display());
         let files = JournalFiles::list(&self.dir).map_err(|error| say(&self.dir, error.into()))?;
@@ -283,7 +285,7 @@ impl Journal {
         Ok(at)
     }
 
-    /// Takes note of how far copies on drives lead, for the status.
+    /// Records the last batch that the copies on drives lead to, for the status.
     pub fn note_on_drives(&self, last: Option<Sequence>) {
         self.state.lock().status.on_drives = last;
     }
@@ -296,11 +298,11 @@ impl Journal {
         Ok(JournalFiles::list(&self.dir)?.snapshots.pop())
     }
 
-    /// Writes the batches after the one of number `before`, as far as they were given out, into a segment of its own.
-    /// `None` if there are none, or the segments do not lead on from it.
+    /// Writes the batches after number `before` that were received so far into a separate segment. `None` if there are
+    /// none, or the segments do not continue from `before`.
     ///
     /// # Errors
-    /// [`SnapshotError`]; nothing is left then.
+    /// [`SnapshotError`]; no file is left then.
     pub fn write_since(&self, before: Sequence) -> Result<Option<Since>, SnapshotError> {
         let until = {
             let mut state = self.state.lock();
@@ -317,7 +319,7 @@ impl Journal {
         written.map(|last| is_whole.then_some(Since { path, last }))
     }
 
-    /// Writes the batches that follow on `before` to `path`; the last of them.
+    /// Writes the batches that follow `before` to `path`, and returns the last one.
     fn write_batches(&self, before: Sequence, path: &Path) -> Result<Sequence, SnapshotError> {
         let mut out: Option<BufWriter<File>> = None;
         let mut at = FollowedFrom { sequence: before, ..FollowedFrom::default() };
@@ -353,12 +355,12 @@ impl Journal {
         let mut file = make(draft)?;
         let mut totals = catalog.snapshot(self.rack, made_ms, &mut file).await?;
         file.sync_all()?;
-        // Segments that begin before the snapshot lead on from it all the same: what it has is passed over.
+        // Segments that begin before the snapshot still continue from it: batches that it includes are skipped.
         totals.bytes = file.metadata()?.len();
         Ok(totals)
     }
 
-    /// Leaves the segment that is written for a new one: the number of the last batch before that.
+    /// Replaces the current segment with a new one. Returns the number of the last batch before the new segment.
     fn begin_segment(&self) -> io::Result<Sequence> {
         let mut state = self.state.lock();
         let at = state.last;
@@ -470,7 +472,7 @@ impl Drop for Journal {
     }
 }
 
-/// The number of the first of `segments` that is needed to lead on from `snapshot`.
+/// The number of the first of `segments` that is needed to continue from `snapshot`.
 fn first_needed(segments: &[(Sequence, PathBuf)], snapshot: Sequence) -> Sequence {
     segments.iter().rev().map(|(number, _)| *number).find(|number| *number <= snapshot).unwrap_or(snapshot)
 }
@@ -497,11 +499,11 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the file at `path`, if it is one of a journal of this rack.
+/// Removes the file at `path` if it belongs to a journal of this rack.
 fn remove(path: &Path, rack: &[u8; 16]) -> io::Result<()> {
     match header_of(path) {
         Ok(header) if header.rack == *rack => fs::remove_file(path),
-        // One that was cut off before its header was there has nothing.
+        // A file that was cut off before the end of its header has no content.
         Err(SnapshotError::CutOff) => fs::remove_file(path),
         Ok(_) | Err(_) => {
             tracing::warn!(path = %path.display(), "a file beside the journal is none of it, and stays");
@@ -518,10 +520,10 @@ fn header_of(path: &Path) -> Result<Header, SnapshotError> {
     }
 }
 
-/// Gives `take` the batches of the segment at `path`, up to its first torn frame. The batch before them.
+/// Passes to `take` the batches of the segment at `path`, up to its first torn frame. Returns the batch before them.
 ///
 /// # Errors
-/// [`SnapshotError`], if it is no segment of this rack, or those of `take`.
+/// [`SnapshotError`] if it is not a segment of this rack; the errors of `take`.
 pub(crate) fn each_batch<E: From<SnapshotError>>(
     path: &Path,
     rack: &[u8; 16],

@@ -1,4 +1,4 @@
-//! The key table: how every record is found.
+//! The key table: the keys of all records.
 //!
 //! ```text
 //! A copy name                 counters      number of the first id not yet given out; two copies, "0" and "1"
@@ -6,7 +6,7 @@
 //! U name                      users         User
 //! W access key                access keys   name of the user          those that sign requests, root's as well
 //! B bucket                    buckets       Bucket
-//! O bucket/ key               objects       PlacedObject            the living version of a key, and where it lies
+//! O bucket/ key               objects       PlacedObject            the living version of a key, and its place
 //! V version                   owners        Owner                   bucket and key of a version or upload in the
 //!                                                                   workshop
 //! S bucket/ key               staged        StagedMark              every staged version, in key order
@@ -20,23 +20,23 @@
 //!                                                                   where the blob does not count it; the index plus
 //!                                                                   256 is a spare beside the stack itself
 //! E blob                      findings      ScrubFinding            what a scrub has found of a blob
-//! Y group                     scrubs        ScrubPass               how far the scrub of a group is
+//! Y group                     scrubs        ScrubPass               progress of the scrub of a group
 //! N blob offset version       members       bytes                   living versions of a blob, and only those
 //! X group blob offset version tombstones    bytes                   dead bytes of a blob (version 0: all of it)
 //! R drive                     drives        DriveRecord
 //! Q bucket/ key/ version      uploads       Upload                  begun, neither completed nor aborted
-//! P version part              parts         Part                    those of uploads, and of what became of them
-//! F drive                     failed        when a drive failed for good, in milliseconds of the Unix epoch
+//! P version part              parts         Part                    parts of uploads, and of the objects made of them
+//! F drive                     failed        when a drive failed permanently, in milliseconds of the Unix epoch
 //! J job                       jobs          Job
 //! K job version               job inputs    bucket and key          read by a job, and to be removed when it is done
 //! C job                       checkpoints   JobCheckpoint
 //! C job serial version        its inputs    key                     read to its end by a job at its checkpoint
-//! Z version                   unreadable    Unreadable              versions that cannot be read where they lie
+//! Z version                   unreadable    Unreadable              versions that cannot be read at their place
 //! ```
-//! The tag is one byte. Numbers are 8 bytes, big-endian, so that their order is the order of keys. `bucket/` is the
-//! name with every zero byte written as `00 FF` and closed by `00 01`: no name is a prefix of another, and the order is
-//! preserved; `key/` is the same of a key. The last component (a key, a name) is plain UTF-8, whose byte order is S3's
-//! order. The version stands in `N` and `X` since empty members share their offset with the next one.
+//! The tag is one byte. Numbers are 8 bytes, big-endian, so their order is the order of keys. `bucket/` is the name
+//! with every zero byte written as `00 FF`, closed by `00 01`: no name is a prefix of another, and the order is
+//! preserved; `key/` is the same for a key. The last component (a key, a name) is plain UTF-8, whose byte order is S3's
+//! order. `N` and `X` include the version because empty members share their offset with the next one.
 
 use crate::error::CatalogError;
 use crate::record::VersionId;
@@ -74,10 +74,10 @@ pub(crate) enum Tag {
     ScrubPass = b'Y',
 }
 
-/// Every tag there is, in order.
+/// Every tag, in order.
 pub(crate) const TAGS: &[u8; 26] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// Whole keys and prefixes of one tag and some numbers.
+/// A key or prefix of one tag and some numbers.
 fn numbered(tag: Tag, numbers: &[u64]) -> Vec<u8> {
     let mut key = Vec::with_capacity(1 + 8 * numbers.len());
     key.push(tag as u8);
@@ -110,10 +110,10 @@ fn in_bucket(tag: Tag, bucket: &str, object: &str) -> Vec<u8> {
     key
 }
 
-/// Closes a name that is followed by something.
+/// Closes a name that is followed by another component.
 const CLOSE: [u8; 2] = [0, 1];
 
-/// Adds a name that is to be closed.
+/// Adds a name that is closed later.
 fn push_open(key: &mut Vec<u8>, name: &str) {
     for &byte in name.as_bytes() {
         key.push(byte);
@@ -123,7 +123,7 @@ fn push_open(key: &mut Vec<u8>, name: &str) {
     }
 }
 
-/// Takes a closed name off the front of `rest`, which is the end of `key`.
+/// Splits a closed name off the front of `rest`, which is the end of `key`.
 fn take_name<'k>(key: &[u8], mut rest: &'k [u8]) -> Result<(String, &'k [u8]), CatalogError> {
     let mut name = Vec::new();
     loop {
@@ -142,7 +142,7 @@ fn take_name<'k>(key: &[u8], mut rest: &'k [u8]) -> Result<(String, &'k [u8]), C
     }
 }
 
-/// The prefix of everything with this tag.
+/// The prefix of all keys with this tag.
 pub(crate) fn all(tag: Tag) -> Vec<u8> {
     vec![tag as u8]
 }
@@ -210,7 +210,7 @@ pub(crate) fn rebuild_target(blob: BlobId, drive: DriveId, index: u8) -> Vec<u8>
     numbered(Tag::RebuildTarget, &[blob.number, blob.nonce, u64::from(drive.0), u64::from(index)])
 }
 
-/// Stands, with an index added, for the spare of a stack in the place of its index.
+/// Added to a stack's index to mark its spare.
 pub(crate) const SPARE: u64 = 1 << 8;
 
 /// The spare beside stack `index` of a blob on `drive`.
@@ -298,7 +298,7 @@ pub(crate) fn checkpoint(job: u64) -> Vec<u8> {
     numbered(Tag::Checkpoint, &[job])
 }
 
-/// Read since the checkpoint before the one of this serial number.
+/// An object that was read between the previous checkpoint and the one with this serial number.
 pub(crate) fn checkpoint_input(job: u64, serial: u64, version: VersionId) -> Vec<u8> {
     numbered(Tag::Checkpoint, &[job, serial, version.0])
 }
@@ -315,7 +315,7 @@ pub(crate) fn job_inputs(job: u64) -> Vec<u8> {
     numbered(Tag::JobInput, &[job])
 }
 
-/// The `N` numbers behind the tag of `key`.
+/// The `N` numbers after the tag of `key`.
 pub(crate) fn numbers<const N: usize>(key: &[u8]) -> Result<[u64; N], CatalogError> {
     let (words, rest) = key.get(1..).unwrap_or_default().as_chunks::<8>();
     if words.len() != N || !rest.is_empty() {
@@ -328,12 +328,12 @@ pub(crate) fn numbers<const N: usize>(key: &[u8]) -> Result<[u64; N], CatalogErr
     Ok(numbers)
 }
 
-/// The key behind the first `at` bytes of a store key, which are those of its bucket.
+/// The key after the first `at` bytes of a store key, which are those of its bucket.
 pub(crate) fn behind_bucket(key: &[u8], at: usize) -> Result<String, CatalogError> {
     utf8(key, key.get(at..).unwrap_or_default().to_vec())
 }
 
-/// The bucket and the object's key behind the tag of `key`.
+/// The bucket and the object's key after the tag of `key`.
 pub(crate) fn bucket_and_key(key: &[u8]) -> Result<(String, String), CatalogError> {
     let (bucket, object) = take_name(key, key.get(1..).unwrap_or_default())?;
     Ok((bucket, utf8(key, object.to_vec())?))

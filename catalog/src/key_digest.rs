@@ -1,28 +1,28 @@
 //! The digest of all keys: their number, and a sum over them.
 //!
-//! The seal of a value proves a record that is found; nothing but this proves that none is missing. One flipped bit in
-//! a key, or in a page that leads to others, hides records from a search although each is whole: what they name would
-//! count as garbage. So every transaction stores the digest beside the sequence number, and every open walks the file
-//! once and compares (`sqlite/mend.rs`); and every entry of a log names the digest before and after it
-//! (`log_entry.rs`). The sum is of the keys' CRC-64, modulo 2^64: no single bit, and no exchange of two records,
-//! leaves it as it was.
+//! The seal of a value proves a record that is found; only this digest proves that no record is missing. One flipped
+//! bit in a key, or in a page that leads to others, hides records from a search although each record is whole, and the
+//! data that they refer to would count as garbage. So every transaction stores the digest with the sequence number,
+//! every open reads the file once and compares (`sqlite/mend.rs`), and every entry of a log has the digest before and
+//! after it (`log_entry.rs`). The sum adds the keys' CRC-64, modulo 2^64: any single flipped bit and any exchange of
+//! two records changes it.
 
 use crc_fast::CrcAlgorithm;
 
 /// The digest of a set of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyDigest {
-    /// How many keys.
+    /// The number of keys.
     pub(crate) keys: u64,
     sum: u64,
 }
 
-/// The records that a store should hold, as of its last transaction.
+/// The records that a store should hold after its last transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExpectedKeys {
     /// All records.
     pub(crate) keys: KeyDigest,
-    /// Of those, the ones that were found to be missing and were not accepted yet.
+    /// Those of them that were found missing and were not accepted yet.
     pub(crate) missing: KeyDigest,
 }
 
@@ -34,7 +34,7 @@ impl ExpectedKeys {
         [self.keys.to_bytes(), self.missing.to_bytes()].concat()
     }
 
-    /// The digests that `bytes` are, if they are that.
+    /// The digests in `bytes`, if they are valid.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (keys, missing) = bytes.split_at_checked(BYTES)?;
         Some(Self { keys: KeyDigest::from_bytes(keys)?, missing: KeyDigest::from_bytes(missing)? })
@@ -52,7 +52,7 @@ impl KeyDigest {
         self.sum = self.sum.wrapping_sub(crc_fast::checksum(CrcAlgorithm::Crc64Nvme, key));
     }
 
-    /// `key` was there or not before a write, and is or is not after it.
+    /// Updates the digest for a write of `key`, given whether the key existed before and after it.
     pub(crate) fn turn(&mut self, key: &[u8], was_there: bool, is_there: bool) {
         match (was_there, is_there) {
             (false, true) => self.add(key),
@@ -61,7 +61,7 @@ impl KeyDigest {
         }
     }
 
-    /// The digest that makes this one when added to `other`.
+    /// The digest that yields this one when added to `other`.
     pub(crate) fn minus(self, other: Self) -> Self {
         Self { keys: self.keys.wrapping_sub(other.keys), sum: self.sum.wrapping_sub(other.sum) }
     }
@@ -70,7 +70,7 @@ impl KeyDigest {
         [self.keys.to_le_bytes(), self.sum.to_le_bytes()].concat()
     }
 
-    /// The digest that `bytes` are, if they are one.
+    /// The digest in `bytes`, if they are one.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
         let (keys, sum) = bytes.split_first_chunk::<8>()?;

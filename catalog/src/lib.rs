@@ -1,16 +1,16 @@
 //! The catalog: every object, and the place of its bytes.
 //!
-//! Two layers. [`Store`] is the seam: ordered keys, range reads, atomic batches with preconditions, durable when
-//! `commit` returns. `SqliteStore` and `MemoryStore` stand behind it and pass one conformance suite. [`Catalog`] is
-//! the interface for all others: buckets, objects, places, blobs, drives, in typed records over any store.
+//! Two layers. [`Store`] is the interface below: ordered keys, range reads, atomic batches with preconditions, durable
+//! when `commit` returns. `SqliteStore` and `MemoryStore` implement it and pass one conformance suite. [`Catalog`] is
+//! the interface above: buckets, objects, places, blobs, drives, in typed records over any store.
 //!
 //! Invariants:
-//! - an object is visible when its batch is durable, and not before; no batch is seen in part;
-//! - a blob is known only once its stacks are synced and read back; while it is written, an intent stands for it;
+//! - an object is visible when its batch is durable, and not before; no reader sees part of a batch;
+//! - a blob is known only after its stacks are synced and read back; while it is written, an intent represents it;
 //! - a version has exactly one place; moving it is one batch; no batch removes the last place of a living version;
 //! - nothing here touches a drive of the rack.
 
-// Every call of `Catalog` may answer `Store` and `Damaged`; what else it may answer stands under its "Errors".
+// Every call of `Catalog` may return `Store` and `Damaged`; its other errors are listed under its "Errors".
 #![allow(clippy::missing_errors_doc)]
 
 mod adopt;

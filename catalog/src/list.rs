@@ -1,8 +1,8 @@
 //! ListObjectsV2 over ordered keys.
 //!
-//! A page is filled by a walk. When a key rolls up into a common prefix, the walk jumps behind that prefix instead of
-//! reading what it holds, so that listing a root costs as much as it has entries, however much lies below. Reads grow
-//! while they are used up and shrink after a jump.
+//! A walk fills a page. When a key rolls up into a common prefix, the walk jumps past that prefix instead of reading
+//! its contents, so listing a root costs as much as it has entries, regardless of what is below. Reads grow while they
+//! are used up and shrink after a jump.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -11,22 +11,22 @@ use crate::record::{Object, PlacedObject, value};
 use crate::store::{Entry, KeyRange, after_prefix};
 use std::ops::Bound;
 
-/// The first read of a walk that may jump, and the one after a jump.
+/// The size of the first read of a walk that may jump, and of the read after a jump.
 const FIRST_READ: usize = 16;
-/// The longest read.
+/// The largest read.
 const LAST_READ: usize = 1_024;
 
 /// A request for a page of a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListRequest {
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     pub prefix: String,
-    /// Keys are rolled up to the first occurrence of this behind the prefix. `None` or empty: not at all.
+    /// Keys are rolled up to the first occurrence of this after the prefix. `None` or empty: no rolling up.
     pub delimiter: Option<String>,
-    /// Only keys behind this one in byte order. If it is itself a common prefix of this listing, all keys that begin
-    /// with it are left out. The last entry of a page, given here, continues the listing.
+    /// Only keys after this one in byte order. If it is itself a common prefix of this listing, all keys that begin
+    /// with it are left out. The last entry of a page, passed here, continues the listing.
     pub start_after: Option<String>,
-    /// Objects and common prefixes together, at most.
+    /// Maximum number of objects and common prefixes together.
     pub max_keys: usize,
 }
 
@@ -37,14 +37,13 @@ pub struct Listing {
     pub objects: Vec<(String, Object)>,
     /// The common prefixes, in order.
     pub common_prefixes: Vec<String>,
-    /// True if there are more entries behind the last of this page.
+    /// True if more entries follow the last of this page.
     pub truncated: bool,
 }
 
 impl Catalog {
-    /// A page of the objects of `bucket`, in the byte order of their keys, but for those whose record is damaged. It
-    /// sees what was there at the time of each of its reads; what is there throughout is listed exactly once over all
-    /// pages.
+    /// A page of the objects of `bucket`, in the byte order of their keys, without those whose record is damaged. Each
+    /// of its reads sees the state at its time; an object that exists throughout is listed exactly once over all pages.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`].
@@ -60,8 +59,8 @@ impl Catalog {
             item: |entry| value(entry).map(|PlacedObject { object, .. }| object),
         };
         let from = request.start_after.as_deref().map_or(Bound::Unbounded, |key| {
-            // Behind a common prefix lies nothing of it: so a page goes on behind its last entry, whichever kind that
-            // is.
+            // Nothing with a common prefix follows that prefix, so a page continues after its last entry, be it a key
+            // or a prefix.
             let at = key::object(bucket, key);
             if walk.is_common(key) { behind(&at) } else { Bound::Excluded(at) }
         });
@@ -70,15 +69,15 @@ impl Catalog {
     }
 }
 
-/// How a page is filled.
+/// The rules by which a page is filled.
 pub(crate) struct ListWalk<'a, T> {
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     pub prefix: &'a str,
-    /// Keys are rolled up to the first occurrence of this behind the prefix.
+    /// Keys are rolled up to the first occurrence of this after the prefix.
     pub delimiter: Option<&'a str>,
-    /// Entries and common prefixes together, at most.
+    /// Maximum number of entries and common prefixes together.
     pub entries_max: usize,
-    /// The beginning of the store's keys for keys that begin so.
+    /// The store's key prefix for keys that begin with the given text.
     pub store_prefix: &'a (dyn Fn(&str) -> Vec<u8> + Sync),
     /// The key of an entry.
     pub key: &'a (dyn Fn(&Entry) -> Result<String, CatalogError> + Sync),
@@ -86,7 +85,7 @@ pub(crate) struct ListWalk<'a, T> {
     pub item: fn(&Entry) -> Result<T, CatalogError>,
 }
 
-/// The entries of a page by key, its common prefixes, and whether there are more of either.
+/// The entries of a page by key, its common prefixes, and true if more of either follow.
 type Listed<T> = (Vec<(String, T)>, Vec<String>, bool);
 
 impl<T> ListWalk<'_, T> {
@@ -135,7 +134,7 @@ impl<T> ListWalk<'_, T> {
     }
 }
 
-/// The part of `key` up to and with the first delimiter behind `prefix`, if there is one.
+/// The part of `key` up to and including the first delimiter after `prefix`; `None` if it has no delimiter there.
 fn common_prefix<'k>(prefix: &str, delimiter: Option<&str>, key: &'k str) -> Option<&'k str> {
     let delimiter = delimiter?;
     let behind_prefix = key.strip_prefix(prefix)?;
@@ -143,7 +142,7 @@ fn common_prefix<'k>(prefix: &str, delimiter: Option<&str>, key: &'k str) -> Opt
     key.get(..prefix.len() + at + delimiter.len())
 }
 
-/// Where the keys behind all that begin with `prefix` start. Store keys begin with a tag, so there always are some.
+/// The start of the keys that follow all keys with `prefix`. Store keys begin with a tag, so it always exists.
 pub(crate) fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
     match after_prefix(prefix) {
         Bound::Excluded(end) | Bound::Included(end) => Bound::Included(end),

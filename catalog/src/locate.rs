@@ -1,4 +1,4 @@
-//! Objects along with what else a reader of them needs, each in one read of the store.
+//! Objects together with the other records that a reader needs, each in one read of the store.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -6,12 +6,12 @@ use crate::key;
 use crate::record::{Blob, Bucket, PlacedObject};
 use model::BlobId;
 
-/// An object along with its bucket.
+/// An object together with its bucket.
 #[derive(Debug)]
 pub struct Located {
     /// The bucket.
     pub bucket: Bucket,
-    /// The object and where its bytes lie; [`CatalogError::NoSuchKey`] if there is none.
+    /// The object and its place; [`CatalogError::NoSuchKey`] if it does not exist.
     pub object: Result<PlacedObject, CatalogError>,
 }
 
@@ -30,8 +30,8 @@ impl Catalog {
         Ok(Located { bucket, object: object.and_then(|object| self.opened(&keys[1], object)) })
     }
 
-    /// The object at `key`, if there is one, and `blob`, if it is known: to be asked when `blob` is held, so that an
-    /// object that lies in it then can be read there.
+    /// The object at `key`, if it exists, and `blob`, if it is known. The caller holds `blob`, so an object that is in
+    /// it at this moment can be read there.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Damaged`].

@@ -1,4 +1,4 @@
-//! The entry of a batch in a log: its writes, and what they follow on.
+//! The entry of a batch in a log: its writes, and the batch that it follows.
 //!
 //! ```text
 //! | version, u8 | 1 if its group ends with it, else 0, u8 | mark, in version 2 only | number before, u64 |
@@ -8,10 +8,11 @@
 //! delete        | 2 | key length, u32 | key |
 //! delete range  | 3 | start | end |      each | 0: unbounded, 1: included, 2: excluded | key length, u32 | key |
 //! ```
-//! All little-endian. "Number before" is that of the batch before this one, which is not always one less; "keys before"
-//! and "keys after" are the digests of all keys of the store (number and sum, `key_digest.rs`). An entry is replayed
-//! only onto the store that it was logged for, in the very state it was logged in. An entry has version 1, or 2 if it
-//! has a mark, which says what kind of copy it and those behind it are of (`lineage/src/log_lineage.rs`).
+//! All little-endian. "Number before" is the number of the batch before this one, which is not always one less; "keys
+//! before" and "keys after" are the digests of all keys of the store (number and sum, `key_digest.rs`). An entry is
+//! replayed only onto the store that it was logged for, in exactly the state in which it was logged. An entry has
+//! version 1, or 2 if it has a mark, which gives the kind of copy that this and the following entries belong to
+//! (`lineage/src/log_lineage.rs`).
 
 use crate::key_digest::{BYTES as DIGEST_BYTES, KeyDigest};
 use crate::store::{KeyRange, Write};
@@ -21,7 +22,7 @@ use std::ops::Bound;
 
 /// The format version of an entry without a mark.
 const VERSION: u8 = 1;
-/// That of one with a mark.
+/// The format version of an entry with a mark.
 const MARKED_VERSION: u8 = 2;
 const ASIDE: u8 = 1;
 const NEWEST: u8 = 2;
@@ -40,13 +41,13 @@ pub(crate) struct Link {
     pub(crate) keys_before: KeyDigest,
     /// The same after it.
     pub(crate) keys_after: KeyDigest,
-    /// True of the last entry of a group, which was committed as one transaction.
+    /// True for the last entry of a group, which was committed as one transaction.
     pub(crate) is_group_end: bool,
-    /// What this batch and all that are logged behind it are, up to the next mark.
+    /// The kind of copy that logged this batch and all later ones, up to the next mark.
     pub(crate) mark: Option<Mark>,
 }
 
-/// The reason why bytes are no entry.
+/// The reason why bytes are not a valid entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EntryError {
     #[error("it is too short")]
@@ -94,7 +95,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(Link, Vec<Write>), EntryError> {
     let (mut fields, is_marked) = fields(bytes)?;
     let link = fields.link(is_marked)?;
     let count = fields.length()?;
-    // A count that was never written is found out by the bytes that are missing, before any room is made for it.
+    // A wrong count is detected by the missing bytes, before memory is allocated for it.
     let writes = (0..count).map(|_| fields.write()).collect::<Result<_, _>>()?;
     if fields.0.is_empty() { Ok((link, writes)) } else { Err(EntryError::Rest) }
 }
@@ -141,7 +142,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// The fields of an entry whose checksum and version are right, and whether it has a mark.
+/// The fields of an entry whose checksum and version are right, and true if it has a mark.
 fn fields(bytes: &[u8]) -> Result<(Fields<'_>, bool), EntryError> {
     let (body, crc) = bytes.split_last_chunk::<4>().ok_or(EntryError::Short)?;
     if checksum(body) != u32::from_le_bytes(*crc) {
@@ -155,7 +156,7 @@ fn fields(bytes: &[u8]) -> Result<(Fields<'_>, bool), EntryError> {
     }
 }
 
-/// What is left to be read.
+/// The bytes that are not read yet.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

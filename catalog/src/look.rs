@@ -1,6 +1,6 @@
 //! Reading a catalog, damaged or not, without changing it, to compare it with the media.
 //!
-//! Records that cannot be parsed are left out here; [`Catalog::audit`](crate::Catalog::audit) reports it.
+//! Records that cannot be parsed are left out here; [`Catalog::audit`](crate::Catalog::audit) reports them.
 
 use crate::catalog::{Catalog, Cursor, Page};
 use crate::error::{CatalogError, StoreError};
@@ -16,21 +16,21 @@ use std::sync::Arc;
 /// The state of a blob's number in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// Nothing: it was never given to a blob, or the blob is forgotten.
+    /// No record: the number was never given to a blob, or the blob is forgotten.
     Nothing,
-    /// There is a record of it, and it cannot be read.
+    /// Its record cannot be read.
     Damaged,
     /// It is being written.
     Begun(Blob),
-    /// It was committed or given up, and is not forgotten.
+    /// It was committed or aborted, and is not forgotten.
     Blob(Blob),
 }
 
 impl Catalog {
-    /// The catalog in `store` as it is; nothing is written, not even into an empty store.
+    /// The catalog in `store`, unchanged; nothing is written, not even into an empty store.
     ///
     /// # Errors
-    /// [`StoreError::Unusable`] if the records are of another format.
+    /// [`StoreError::Unusable`] if the records have another format.
     pub async fn open_read_only(store: Arc<dyn Store>) -> Result<Self, CatalogError> {
         if store.scan(KeyRange::all(), 1).await?.is_empty() {
             return Ok(Self::over(store));
@@ -38,8 +38,7 @@ impl Catalog {
         Self::open(store).await
     }
 
-    /// The catalog as it is after the last batch, read-only, whatever is written later. Not for long
-    /// ([`Store::view`]).
+    /// The catalog after the last batch, read-only and unaffected by later writes. For short use ([`Store::view`]).
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -55,8 +54,8 @@ impl Catalog {
         Ok(self.store.check_pages().await?)
     }
 
-    /// A page of the blobs that can be read, by number; those with a stack on `drive`, if one is given. May be short of
-    /// `limit` before the last page.
+    /// A page of the readable blobs, by number; only those with a stack on `drive`, if it is given. A page before the
+    /// last may have fewer than `limit`.
     pub async fn sound_blobs(
         &self,
         drive: Option<DriveId>,
@@ -76,7 +75,7 @@ impl Catalog {
         Ok(Page { items: blobs.into_iter().flatten().collect(), next: page.next })
     }
 
-    /// As [`Catalog::staged_slots`], without those that cannot be read.
+    /// As [`Catalog::staged_slots`], without unreadable ones.
     pub async fn sound_slots(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<StagedSlot>, CatalogError> {
         let page = self.entries(&key::all(Tag::Staged), after, limit).await?;
         let alone = page.items.iter().filter_map(|entry| {
@@ -88,8 +87,8 @@ impl Catalog {
         Ok(Page { items, next: page.next })
     }
 
-    /// A page of the slots that hold a part, of an open upload or of a version that lies in its parts, each with the
-    /// number of that. Without those that cannot be read; may be short of `limit` before the last page.
+    /// A page of the slots that hold a part of an open upload or of a version stored in parts, each with the number of
+    /// that upload or version. Without unreadable ones; a page before the last may have fewer than `limit`.
     pub async fn sound_part_slots(
         &self,
         after: Option<&Cursor>,
@@ -111,7 +110,8 @@ impl Catalog {
         Ok(Page { items, next: page.next })
     }
 
-    /// A page of all objects, by bucket and key, each with both. May be short of `limit` before the last page.
+    /// A page of all objects, each with bucket and key, in that order. A page before the last may have fewer than
+    /// `limit`.
     pub async fn sound_objects(
         &self,
         after: Option<&Cursor>,
@@ -140,7 +140,7 @@ impl Catalog {
         Ok(keys.iter().zip(values).map(known).collect())
     }
 
-    /// True if a version lives in `blob`. A blob in which none does may be half removed.
+    /// True if a version lives in `blob`. A blob without one may be partly removed.
     pub async fn is_blob_living(&self, blob: BlobId) -> Result<bool, CatalogError> {
         Ok(!self.store.scan(KeyRange::prefix(&key::members(blob)), 1).await?.is_empty())
     }

@@ -1,8 +1,8 @@
-//! Objects of which data is lost, as far as the catalog tells: more than r stacks of their blob were on drives that
-//! failed. Copies of the catalog are no objects of anybody, and are not among them.
+//! Objects with lost data, as far as the catalog knows: more than r stacks of their blob were on drives that failed.
+//! Copies of the catalog are no user's objects and are not included.
 //!
-//! Keys lead to blobs and not the other way round, so naming the objects takes a pass over all objects; one serves so
-//! many blobs.
+//! A key leads to its blob, but a blob does not lead to keys, so naming the objects takes a pass over all objects. One
+//! pass serves many blobs.
 
 use crate::catalog::{Catalog, STEP};
 use crate::copies::CATALOG_BUCKET;
@@ -11,10 +11,10 @@ use crate::record::{Blob, Place};
 use model::{BlobId, DriveId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Blobs whose objects are looked for in one pass.
+/// Maximum number of blobs per pass.
 const BLOBS_MAX: usize = 1_024;
 
-/// An object that is lost.
+/// A lost object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostObject {
     /// Its bucket.
@@ -23,28 +23,28 @@ pub struct LostObject {
     pub key: String,
     /// Its bytes.
     pub bytes: u64,
-    /// The blob that it lies in.
+    /// The blob that stores it.
     pub blob: BlobId,
-    /// The drives on which that has lost its stacks, by number.
+    /// The drives that have lost stacks of that blob, by number.
     pub drives: Vec<DriveId>,
 }
 
-/// The objects that are lost.
+/// The lost objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostObjects {
     /// The first of them, by key.
     pub objects: Vec<LostObject>,
-    /// How many there are.
+    /// The number of lost objects.
     pub count: u64,
-    /// How many blobs they lie in.
+    /// The number of blobs that store them.
     pub blobs: u64,
-    /// True if there are more such blobs than were looked into.
+    /// True if there are more such blobs than were examined.
     pub cut: bool,
 }
 
 impl Catalog {
-    /// The objects that are lost, the first `limit` of them by name. Reads every stack that is lost on some drive and,
-    /// if there are blobs that are lost, every object.
+    /// The lost objects, with the first `limit` of them by name. Reads every stack that is lost on some drive and, if
+    /// any blob is lost, every object.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -76,8 +76,8 @@ impl Catalog {
         Ok(lost)
     }
 
-    /// Whether data of `id` is lost by what is known: a scrub has found so, it has lost more than r stacks to drives
-    /// that failed, or nothing is known of where it lies.
+    /// True if data of `id` is known to be lost: a scrub found this, more than r of its stacks were on failed drives,
+    /// or the catalog has no record of its drives.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -90,8 +90,8 @@ impl Catalog {
         Ok(self.lost_drives_of(&blob, &failed).await?.len() > usize::from(blob.code_parity))
     }
 
-    /// The blobs in which something lives and that have lost more than r stacks, each with the drives of these; and
-    /// whether there are more.
+    /// The blobs with living versions that have lost more than r stacks, each with the drives of these stacks; and true
+    /// if there are more such blobs.
     async fn lost_blobs(&self) -> Result<(BTreeMap<BlobId, Vec<DriveId>>, bool), CatalogError> {
         let failed: Vec<DriveId> = self.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
         let drives: BTreeSet<DriveId> = failed.iter().copied().chain(self.replacements().await?.into_keys()).collect();

@@ -1,12 +1,12 @@
 //! A store in memory, for virtual time: no threads, no sync, and crashes on demand.
 //!
-//! Without a delay every future is ready at once. With one, a batch becomes durable (and visible, as in any store)
+//! Without a delay every future is ready at once. With a delay, a batch becomes durable (and visible, as in any store)
 //! after half of it and is answered after the other half, on tokio's clock; so a crash finds batches that were never
-//! applied and batches that were applied and never answered. [`MemoryStore::crash`] leaves what was durable to a new
-//! store and makes the old one answer nothing but errors.
+//! applied and batches that were applied and never answered. [`MemoryStore::crash`] passes the durable state to a new
+//! store and makes the old one return only errors.
 //!
-//! With a log in front ([`MemoryStore::with_log`]) the last transactions are durable only there, until the store is
-//! made durable as well: [`MemoryStore::crash_losing`] takes some of them away, as a power loss does.
+//! With a log in front ([`MemoryStore::with_log`]) the last transactions are durable only in the log until the store
+//! itself is made durable. [`MemoryStore::crash_losing`] removes some of them, as a power loss does.
 
 use crate::committer::{Committer, Failure, Records, State};
 use crate::error::StoreError;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Bytes that are logged before the store is made durable: few, so that crashes find it at all stages.
+/// Bytes that are logged before the store is made durable: few, so crashes occur at all stages.
 const COVER_AFTER_BYTES: u64 = 64 << 10;
 
 /// A [`Store`] in memory. A clone is another handle on the same entries.
@@ -39,22 +39,22 @@ struct MemoryState {
     crashed: bool,
 }
 
-/// The entries, and what they were before the transactions that are not durable.
+/// The entries, and their earlier values for the transactions that are not durable.
 #[derive(Default)]
 pub(crate) struct MemoryRecords {
     entries: BTreeMap<Vec<u8>, Sealed>,
-    /// The state as of the last transaction.
+    /// The state after the last transaction.
     state: State,
     /// The open transaction.
     open: Option<Undo>,
-    /// Those that are committed and not durable.
+    /// Transactions that are committed and not durable.
     unsynced: Vec<Undo>,
-    /// True if there is a log, so that a commit is not durable by itself.
+    /// True if there is a log; then a commit is not durable by itself.
     with_log: bool,
     full: bool,
 }
 
-/// A transaction, as what was there before it.
+/// A transaction, stored as the state before it.
 struct Undo {
     state: State,
     /// The values before its writes, the first write first.
@@ -73,7 +73,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// The same entries behind a handle whose commits take `delay` of tokio's time, durable half-way.
+    /// The same entries with a handle whose commits take `delay` of tokio's time and are durable half-way.
     #[must_use]
     pub fn with_delay(self, delay: Duration) -> Self {
         Self { delay, ..self }
@@ -85,7 +85,7 @@ impl MemoryStore {
         Self { state: Arc::new(Mutex::new(MemoryState { committer, crashed: false })), delay, behind_log: None }
     }
 
-    /// The store with `log` in front, from which it takes what it does not have. This handle is dead from then on.
+    /// The store with `log` in front, from which it takes the batches that it lacks. This handle can no longer be used.
     ///
     /// # Errors
     /// [`StoreError::Failed`] if the log cannot be read.
@@ -99,7 +99,7 @@ impl MemoryStore {
             let mut found = known.expected.keys;
             let replayed = committer.replay(&mut found)?;
             assert_eq!(found, committer.state.expected.keys, "nothing is missing in memory");
-            // As on a medium, what was replayed is durable now.
+            // As on a medium, the replayed batches are now durable.
             committer.records.unsynced.clear();
             state.committer = committer;
             store.behind_log = replayed.behind.map(Into::into);
@@ -108,13 +108,13 @@ impl MemoryStore {
     }
 
     /// The store after a power loss now, without its log: batches that are not durable are gone, and the old handles
-    /// are dead. What is durable only in the log may be there all the same; here it is.
+    /// are dead. Batches that are durable only in the log may survive a power loss; here they do.
     #[must_use]
     pub fn crash(&self) -> Self {
         self.crash_losing(0)
     }
 
-    /// As [`MemoryStore::crash`], without the last `transactions` of those that only the log has made durable.
+    /// As [`MemoryStore::crash`], without the last `transactions` of those that are durable only in the log.
     #[must_use]
     pub fn crash_losing(&self, transactions: usize) -> Self {
         let mut old = self.state.lock();
@@ -128,8 +128,8 @@ impl MemoryStore {
         Self::of(MemoryRecords { entries, state, ..MemoryRecords::default() }, self.delay)
     }
 
-    /// The store after a crash, opened again with its log, if it has one. Of the transactions that only the log has
-    /// made durable the last `lost` are taken from there.
+    /// The store after a crash, opened again with its log, if it has one. The last `lost` of the transactions that were
+    /// durable only in the log are taken from there.
     ///
     /// # Errors
     /// As [`MemoryStore::with_log`].
@@ -139,7 +139,7 @@ impl MemoryStore {
         log.map_or_else(|| Ok(crashed.clone()), |log| crashed.clone().with_log(log))
     }
 
-    /// The store, whose batches get numbers above `floor` from now on, as those of a server do with the time.
+    /// The store, whose batches get numbers above `floor` from now on, as those of a server do from its clock.
     #[must_use]
     pub fn numbered_above(self, floor: Sequence) -> Self {
         {
@@ -149,12 +149,12 @@ impl MemoryStore {
         self
     }
 
-    /// How many transactions only the log has made durable.
+    /// The number of transactions that are durable only in the log.
     pub fn unsynced(&self) -> usize {
         self.state.lock().committer.records.unsynced.len()
     }
 
-    /// A copy of the store as it is now, without its log: a backup.
+    /// A copy of the store's present state, without its log: a backup.
     #[must_use]
     pub fn snapshot(&self) -> Self {
         let now = self.state.lock();
@@ -162,12 +162,12 @@ impl MemoryStore {
         Self::of(MemoryRecords { entries: entries.clone(), state: *state, ..MemoryRecords::default() }, self.delay)
     }
 
-    /// Sets if the medium counts as full: then batches that set anything answer [`StoreError::Full`].
+    /// Sets whether the medium counts as full: then batches that set anything return [`StoreError::Full`].
     pub fn set_full(&self, full: bool) {
         self.state.lock().committer.records.full = full;
     }
 
-    /// Sets the bytes under `key` as they lie on the medium, as bit rot or another program would.
+    /// Changes the stored bytes under `key`, as bit rot or another program would.
     pub fn corrupt(&self, key: &[u8], corrupt: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state.lock();
         if let Some(value) = state.committer.records.entries.get_mut(key) {
@@ -323,13 +323,13 @@ impl Records for MemoryRecords {
 }
 
 impl MemoryRecords {
-    /// No records, whose commits are durable only in a log.
+    /// Empty records, whose commits are durable only in a log.
     #[cfg(test)]
     pub(crate) fn before_a_log() -> Self {
         Self { with_log: true, ..Self::default() }
     }
 
-    /// The records without what only the log has made durable.
+    /// The records without the transactions that are durable only in the log.
     #[cfg(test)]
     pub(crate) fn durable(mut self) -> Self {
         while let Some(undo) = self.unsynced.pop() {
@@ -382,7 +382,7 @@ impl MemoryRecords {
         self.state = state;
     }
 
-    /// The entries of `range`. The map would panic at a range that ends before it begins; here it is empty.
+    /// The entries of `range`. The map would panic for a range that ends before it begins; here that range is empty.
     fn range(&self, range: KeyRange) -> impl Iterator<Item = (&Vec<u8>, &Sealed)> {
         let (start, end) = range.half_open();
         let backwards = end.as_ref().is_some_and(|end| *end <= start);

@@ -1,8 +1,8 @@
-//! A log in memory, for virtual time and tests: bytes, of which a crash leaves a part.
+//! A log in memory, for virtual time and tests; a crash keeps a part of its bytes.
 //!
-//! Its image is what a file would hold: one frame for each record, with a checksum. What was appended and not synced is
-//! behind the synced bytes; [`MemoryLog::reopened`] cuts the image anywhere there, and leaves out a torn frame. Faults
-//! are planned by [`MemoryLog::fail`].
+//! Its image equals the content of a file: one frame for each record, with a checksum. Bytes that were appended and not
+//! synced follow the synced bytes; [`MemoryLog::reopened`] cuts the image anywhere among them, and leaves out a torn
+//! frame. [`MemoryLog::fail`] plans faults.
 
 use crate::log::{CommitLog, LogError, LogRecord};
 use crate::store::Payload;
@@ -23,14 +23,14 @@ const CRC_BYTES: usize = 4;
 pub enum LogFault {
     /// There is no room: [`LogError::Full`].
     Full,
-    /// It fails, and a crash leaves this much of its bytes: all of them if there are fewer.
+    /// It fails, and a crash leaves this number of its bytes, or all if it has fewer.
     Failed {
-        /// How many bytes.
+        /// The number of bytes.
         written_bytes: usize,
     },
 }
 
-/// A payload is found under its name and its slot, and sorted by them.
+/// The key of a payload: its name and its slot, which also define the order.
 type PayloadKey = (Vec<u8>, u64);
 
 /// A payload of a [`MemoryLog`], without its bytes.
@@ -54,15 +54,15 @@ pub struct MemoryLog {
 
 #[derive(Default)]
 struct LogState {
-    /// What is synced.
+    /// The synced bytes.
     image: Vec<u8>,
-    /// What was appended by a call that failed.
+    /// The bytes that a failed call appended.
     unsynced: Vec<u8>,
     covered: Sequence,
-    /// Frames at the beginning of `image` that are not forgotten, in bytes.
+    /// Bytes at the beginning of `image` that must not be forgotten.
     retained_bytes: usize,
     payloads: BTreeMap<PayloadKey, (Sequence, Bytes)>,
-    /// Records that removals of payloads took.
+    /// Records that removals of payloads added.
     removals: u64,
     fault: Option<LogFault>,
     broken: bool,
@@ -75,7 +75,7 @@ impl MemoryLog {
         Self::default()
     }
 
-    /// The log as it is found after a crash that left `unsynced_bytes` of what was appended and not synced.
+    /// The log as found after a crash that left `unsynced_bytes` of the bytes that were appended and not synced.
     #[must_use]
     pub fn reopened(&self, unsynced_bytes: usize) -> Self {
         let old = self.state.lock();
@@ -86,8 +86,7 @@ impl MemoryLog {
         new
     }
 
-    /// The log whose bytes are `image`, without what is torn at its end, and of which everything up to `covered` may be
-    /// forgotten.
+    /// The log with the bytes `image`, without a torn frame at its end; everything up to `covered` may be forgotten.
     pub fn from_image(image: &[u8], covered: Sequence) -> Self {
         let mut state = LogState { covered, ..LogState::default() };
         let mut rest = image;
@@ -100,17 +99,17 @@ impl MemoryLog {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Its bytes, as far as they are synced.
+    /// Its synced bytes.
     pub fn image(&self) -> Vec<u8> {
         self.state.lock().image.clone()
     }
 
-    /// Up to which number it may forget.
+    /// The number up to which it may forget.
     pub fn covered_up_to(&self) -> Sequence {
         self.state.lock().covered
     }
 
-    /// The payload in `slot`, whatever its name.
+    /// The payload in `slot`, under any name.
     pub fn payload(&self, slot: u64) -> Option<Bytes> {
         let state = self.state.lock();
         state.payloads.iter().find(|((_, at), _)| *at == slot).map(|(_, (_, bytes))| bytes.clone())
@@ -128,7 +127,7 @@ impl MemoryLog {
         slots
     }
 
-    /// The first `limit` payloads from that name and slot on, in that order.
+    /// The first `limit` payloads from that name and slot on, in order.
     pub fn payloads_from(&self, (name, slot): (&[u8], u64), limit: usize) -> Vec<PayloadRecord> {
         let state = self.state.lock();
         let found = state.payloads.range((name.to_vec(), slot)..).take(limit);
@@ -148,8 +147,7 @@ impl MemoryLog {
         state.payloads.remove(&(name.to_vec(), slot));
     }
 
-    /// Removes the payloads from `first` to `last`, both included, that came with a number up to `up_to`: by one
-    /// record, whatever their number.
+    /// Removes the payloads from `first` to `last`, both included, with numbers up to `up_to`, by a single record.
     pub fn forget(&self, first: (&[u8], u64), last: (&[u8], u64), up_to: Sequence) {
         let key = |(name, slot): (&[u8], u64)| (name.to_vec(), slot);
         let mut state = self.state.lock();
@@ -158,7 +156,7 @@ impl MemoryLog {
         state.payloads.retain(|key, (sequence, _)| !range.contains(key) || *sequence > up_to);
     }
 
-    /// Records that removals of payloads took so far: one each.
+    /// Records that removals of payloads added so far: one per removal.
     pub fn removals(&self) -> u64 {
         self.state.lock().removals
     }
@@ -168,7 +166,7 @@ impl MemoryLog {
         self.state.lock().appends
     }
 
-    /// The next append meets `fault`.
+    /// Plans `fault` for the next append.
     pub fn fail(&self, fault: LogFault) {
         self.state.lock().fault = Some(fault);
     }
@@ -256,7 +254,7 @@ fn frame(record: &LogRecord) -> Vec<u8> {
     out
 }
 
-/// The first frame of `image`, and what is behind it; `None` if it is torn.
+/// The first frame of `image`, and the bytes after it; `None` if it is torn.
 fn split_frame(image: &[u8]) -> Option<(Frame<'_>, &[u8])> {
     let number = |at: usize| Some(u64::from_le_bytes(image.get(at..at + 8)?.try_into().ok()?));
     let length = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?) as usize);

@@ -1,4 +1,4 @@
-//! Records about the catalog as a whole: the rack it belongs to, its clock, its runs, and values by name.
+//! Records about the catalog as a whole: its rack, its clock, its runs, and values by name.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -7,7 +7,7 @@ use crate::record::{ClockAnchor, encode};
 use crate::store::{Batch, Check, Write};
 
 impl Catalog {
-    /// The value under `name`, if there is one.
+    /// The value under `name`, if it exists.
     pub async fn meta_get(&self, name: &str) -> Result<Option<Vec<u8>>, CatalogError> {
         let at = user_meta(name);
         let found = self.store.get(&at).await?;
@@ -20,12 +20,12 @@ impl Catalog {
     }
 
     /// The UUID of the rack, once it was set. A damaged record counts as none: every label and the data directory have
-    /// it as well.
+    /// the UUID, too.
     pub async fn rack_uuid(&self) -> Result<Option<[u8; 16]>, CatalogError> {
         self.look_up_one(&key::meta("rack-uuid")).await
     }
 
-    /// Sets the UUID of the rack; for ever.
+    /// Sets the UUID of the rack permanently.
     ///
     /// # Errors
     /// [`CatalogError::PreconditionFailed`] if it has another one already.
@@ -49,8 +49,8 @@ impl Catalog {
         self.put(key::meta("clock-anchor"), encode(&anchor)).await
     }
 
-    /// The runs of the server that this catalog remembers, each by its random number, the last one last; `None` if
-    /// their record is damaged.
+    /// The runs of the server that this catalog remembers, each by its random number, the latest last; `None` if their
+    /// record is damaged.
     pub async fn runs(&self) -> Result<Option<Vec<u64>>, CatalogError> {
         let found = self.read_to_replace::<Vec<u64>>(&key::meta("runs")).await?;
         Ok(found.map_or_else(|| Some(Vec::new()), |(runs, _)| runs))
@@ -61,19 +61,19 @@ impl Catalog {
         self.put(key::meta("runs"), encode(&runs)).await
     }
 
-    /// The run marks of the workshop over which this catalog was made again: that workshop is its own, though it knows
-    /// nothing of these runs. A damaged record counts as none.
+    /// The run marks of the workshop for which this catalog was remade: the workshop belongs to it although it does not
+    /// know these runs. A damaged record counts as none.
     pub async fn adopted_marks(&self) -> Result<Vec<u64>, CatalogError> {
         Ok(self.look_up_one(&key::meta("adopted-marks")).await?.unwrap_or_default())
     }
 
-    /// Records that the workshop with these run marks is this catalog's.
+    /// Records that the workshop with these run marks belongs to this catalog.
     pub async fn set_adopted_marks(&self, runs: &[u64]) -> Result<(), CatalogError> {
         self.put(key::meta("adopted-marks"), encode(&runs)).await
     }
 
-    /// From now on nothing lies on a drive for nothing because this catalog knows nothing of it: it was recovered, or
-    /// was older than its rack, and may lack what is there.
+    /// From now on, no data on a drive counts as garbage because this catalog does not know it: the catalog was
+    /// recovered, or was older than its rack, and may lack records of that data.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -81,7 +81,7 @@ impl Catalog {
         self.put(key::meta("keeps-unknown"), encode(&true)).await
     }
 
-    /// Whether what it knows nothing of may be there for something. A record that is damaged says that it may.
+    /// True if data that the catalog does not know may still be needed. A damaged record counts as true.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -89,12 +89,12 @@ impl Catalog {
         Ok(self.read_to_replace::<bool>(&key::meta("keeps-unknown")).await?.is_some())
     }
 
-    /// Why this catalog was found to be older than what it belongs to, if it was.
+    /// The reason why this catalog was found to be older than its data directory, if it was.
     pub async fn found_older(&self) -> Result<Option<String>, CatalogError> {
         self.look_up_one(&key::meta("found-older")).await
     }
 
-    /// Records the reason why this catalog is older than its data directory, or that it is valid all the same.
+    /// Records the reason why this catalog is older than its data directory, or that it is valid nevertheless.
     pub async fn set_found_older(&self, why: Option<&str>) -> Result<(), CatalogError> {
         let at = key::meta("found-older");
         let write = why.map_or_else(|| Write::Delete(at.clone()), |why| Write::Put(at.clone(), encode(&why)));

@@ -1,4 +1,4 @@
-//! Objects: putting, getting and deleting them, and releasing the version that was there before.
+//! Objects: putting, getting and deleting them, and releasing the version that they replace.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -15,20 +15,20 @@ use model::{BlobId, GroupId};
 /// The precondition of a PUT or a DELETE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutCondition {
-    /// Nothing.
+    /// No precondition.
     None,
-    /// `If-Match: *`: there is such a key.
+    /// `If-Match: *`: the key exists.
     IfMatchAny,
-    /// `If-None-Match: *`: there is no such key yet.
+    /// `If-None-Match: *`: the key does not exist yet.
     IfNoneMatchAny,
-    /// `If-Match`: the key is there with this ETag (without quotes).
+    /// `If-Match`: the key exists with this ETag (without quotes).
     IfMatch(String),
 }
 
 /// The bytes of the version that an overwrite or a delete replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Displaced {
-    /// Nothing: there was no such key.
+    /// Nothing: the key did not exist.
     Nothing,
     /// Staged files that are unreferenced now. The caller frees their slots.
     Staged {
@@ -45,13 +45,13 @@ pub enum Displaced {
     },
     /// Bytes in the rack that are unreferenced now; they stay there as dead bytes until they are reclaimed.
     Dead {
-        /// The version that lay there.
+        /// The version that was stored there.
         version: VersionId,
         /// The group of the blob.
         group: GroupId,
         /// The blob.
         blob: BlobId,
-        /// How many bytes.
+        /// The number of bytes.
         bytes: u64,
     },
 }
@@ -67,15 +67,15 @@ pub struct MetadataChange {
     pub metadata: Vec<(String, String)>,
     /// Its ACL from now on.
     pub acl: Acl,
-    /// Its tags from now on; as they are, if there are none here.
+    /// Its tags from now on; `None` leaves them unchanged.
     pub tags: Option<Vec<(String, String)>>,
-    /// When that was, in milliseconds of the Unix epoch.
+    /// Time of the change, in milliseconds of the Unix epoch.
     pub modified_ms: u64,
 }
 
 /// The record of a key as it was read, with its bytes for a check.
 pub(crate) struct Living {
-    /// `None` if the record is damaged: then it can be replaced or removed, and nothing else.
+    /// `None` if the record is damaged: then it can only be replaced or removed.
     pub(crate) placed: Option<PlacedObject>,
     pub(crate) raw: Vec<u8>,
 }
@@ -92,14 +92,14 @@ impl Living {
 }
 
 impl Catalog {
-    /// Makes `object`, whose bytes are safe in the workshop file of `slot`, the living version of `key`. Its
-    /// `modified_ms` counts as the time it was staged. `bucket` is as it was when it was looked up; it may have been
-    /// changed since, but not removed.
+    /// Makes `object`, whose bytes are durable in the workshop file of `slot`, the living version of `key`. Its
+    /// `modified_ms` counts as the time it was staged. `bucket` is the record that was looked up; the bucket may have
+    /// been changed since, but not removed.
     ///
     /// # Errors
-    /// [`CatalogError::NoSuchBucket`], also if another of that name was made instead;
+    /// [`CatalogError::NoSuchBucket`], also if another bucket of that name was created instead;
     /// [`CatalogError::PreconditionFailed`] if the condition does not hold;
-    /// [`CatalogError::NoSuchKey`] for `IfMatch` without such a key; [`CatalogError::Conflict`].
+    /// [`CatalogError::NoSuchKey`] for `IfMatch` if the key does not exist; [`CatalogError::Conflict`].
     pub async fn put_object(
         &self,
         (bucket, key): (&Bucket, &str),
@@ -110,9 +110,9 @@ impl Catalog {
         self.put_new((bucket, key), object, (slot, None), condition).await
     }
 
-    /// As [`Catalog::put_object`], with the bytes of the workshop file of `slot`, which become durable along with the
-    /// object's record: in the log in front of the store. Until this answers none of them can be read there, and if it
-    /// answers with an error other than `Store`, they never can.
+    /// As [`Catalog::put_object`], with the bytes of the workshop file of `slot`, which become durable with the
+    /// object's record in the log in front of the store. Until this returns, none of them can be read there; if it
+    /// returns an error other than `Store`, they never can.
     ///
     /// # Errors
     /// As [`Catalog::put_object`].
@@ -157,12 +157,12 @@ impl Catalog {
             if self.apply(batch).await? {
                 return Ok(displaced);
             }
-            // The bucket is looked at only where it may be what failed: a read for each PUT is saved.
+            // The bucket is read only if it may be the failed check, which saves a read for each PUT.
             bucket_raw = self.same_bucket(bucket).await?;
         }
     }
 
-    /// The S3 record of the object at `key`. One read, and no drive of the rack.
+    /// The S3 record of the object at `key`. Takes one read, and no drive of the rack.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchKey`].
@@ -170,8 +170,8 @@ impl Catalog {
         self.get_object(bucket, key).await.map(|(object, _)| object)
     }
 
-    /// The object at `key`, and where its bytes lie. The place may change at any time afterwards (a migration frees the
-    /// staged file): a caller that does not find the bytes there looks the object up again.
+    /// The object at `key` and its place. The place may change at any time afterwards (a migration frees the staged
+    /// file): a caller that does not find the bytes there looks the object up again.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchKey`].
@@ -183,13 +183,13 @@ impl Catalog {
         Err(self.not_there(CatalogError::NoSuchKey))
     }
 
-    /// The objects at these buckets and keys, in that order, and where they lie. `None` where there is none, or where
-    /// its record is damaged.
+    /// The objects at these buckets and keys, in that order, with their places. `None` for an object that does not
+    /// exist or has a damaged record.
     pub async fn placed_objects(&self, at: &[(&str, &str)]) -> Result<Vec<Option<PlacedObject>>, CatalogError> {
         self.look_up(at.iter().map(|(bucket, key)| key::object(bucket, key)).collect()).await
     }
 
-    /// Changes the S3 record of the object at `key`, whose new record is the answer. Its version and place stay.
+    /// Changes the S3 record of the object at `key` and returns the new record. Its version and place stay.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchKey`]; [`CatalogError::Conflict`].
@@ -206,7 +206,7 @@ impl Catalog {
         Err(self.not_there(CatalogError::NoSuchKey))
     }
 
-    /// Removes the object at `key`; it is no error if there is none.
+    /// Removes the object at `key`. No error if it does not exist.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`]; [`CatalogError::Conflict`].
@@ -218,7 +218,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`]; [`CatalogError::PreconditionFailed`]; [`CatalogError::NoSuchKey`] if the
-    /// condition needs such a key; [`CatalogError::Conflict`].
+    /// condition needs the key to exist; [`CatalogError::Conflict`].
     pub async fn delete_object_if(
         &self,
         bucket: &str,
@@ -245,12 +245,12 @@ impl Catalog {
         }
     }
 
-    /// Replaces the metadata of the object at `key`, if it still is the version that `replacement` names; its bytes
-    /// stay where they are. The object as it is then; `None` if it is another version.
+    /// Replaces the metadata of the object at `key`, if it still is the version in `replacement`; its bytes stay in
+    /// place. Returns the changed object; `None` if it is another version.
     ///
     /// # Errors
     /// [`CatalogError::PreconditionFailed`] if the condition does not hold; [`CatalogError::NoSuchKey`] for `IfMatch`
-    /// without such a key; [`CatalogError::Conflict`].
+    /// if the key does not exist; [`CatalogError::Conflict`].
     pub async fn replace_metadata(
         &self,
         bucket: &str,
@@ -283,8 +283,7 @@ impl Catalog {
         }
     }
 
-    /// The key of a version in the workshop, and its object; `None` if it is not there any more, or its record is
-    /// damaged.
+    /// The key of a version in the workshop, and its object; `None` if it is no longer there, or its record is damaged.
     pub async fn staged_object(&self, version: VersionId) -> Result<Option<StagedObject>, CatalogError> {
         let Some(Owner { bucket, key, .. }) = self.look_up_one(&key::version(version)).await? else { return Ok(None) };
         let at = key::object(&bucket, &key);
@@ -309,13 +308,13 @@ impl Catalog {
         Ok(owner.map(|Owner { bucket, key, .. }| (bucket, key)))
     }
 
-    /// The record of `key`, however damaged.
+    /// The record of `key`, even if damaged.
     pub(crate) async fn living(&self, bucket: &str, key: &str) -> Result<Option<Living>, CatalogError> {
         let found = self.read_to_replace(&key::object(bucket, key)).await?;
         Ok(found.map(|(placed, raw)| Living { placed, raw }))
     }
 
-    /// Adds to `batch` what takes the living version `old` of a key away, or what makes sure that there is none.
+    /// Adds to `batch` the removal of the living version `old` of a key, or a check that the key has none.
     pub(crate) async fn displace(
         &self,
         bucket: &str,
@@ -352,8 +351,8 @@ impl Catalog {
         }
     }
 
-    /// The group of the blob in which the object at `(bucket, key)` lay when its record was `raw`; `None` if it has
-    /// left since.
+    /// The group of the blob that stored the object at `(bucket, key)` when its record was `raw`; `None` if the object
+    /// has left it since.
     pub(crate) async fn group_of(
         &self,
         blob: BlobId,
@@ -364,7 +363,7 @@ impl Catalog {
         if let Some(found) = self.read::<Blob>(&at).await? {
             return Ok(Some(found.group));
         }
-        // A blob is forgotten only when nothing lies in it. If the object lies there still, the blob was never there.
+        // A blob is forgotten only when no object is in it. If the object is still there, the blob's record was lost.
         let now = self.store.get(&key::object(bucket, key)).await?;
         if now.is_some_and(|value| value.has_body(raw)) {
             return Err(CatalogError::damaged(&at, "missing, though an object lies in it"));
@@ -386,10 +385,10 @@ pub struct StagedObject {
     pub sequence: Sequence,
 }
 
-/// The object was overwritten or deleted while it was looked at.
+/// The object was overwritten or deleted while it was examined.
 pub(crate) struct Overtaken;
 
-/// Adds to `batch`: a member of a blob dies, and is no longer known as one that cannot be read there.
+/// Adds to `batch`: a member of a blob dies, and its mark as unreadable there is removed.
 pub(crate) fn mark_dead(group: GroupId, blob: BlobId, member: Member, batch: &mut Batch) {
     let Member { version, offset, bytes } = member;
     batch.writes.push(Write::Delete(key::unreadable(version)));
@@ -397,7 +396,7 @@ pub(crate) fn mark_dead(group: GroupId, blob: BlobId, member: Member, batch: &mu
     batch.writes.push(Write::Put(key::tomb(group, blob, offset, version), encode(&bytes)));
 }
 
-/// Adds to `batch`: a version is known as one in the workshop, by its number, by its key and by its age.
+/// Adds to `batch`: a version enters the workshop's indexes by number, by key and by age.
 pub(crate) fn enter_workshop(bucket: &str, key: &str, placed: &PlacedObject, batch: &mut Batch) {
     let PlacedObject { object: Object { version, bytes, .. }, place, staged_ms } = placed;
     assert!(!matches!(place, Place::Stored { .. }), "a version in the rack is in no index of the workshop");
@@ -408,7 +407,7 @@ pub(crate) fn enter_workshop(bucket: &str, key: &str, placed: &PlacedObject, bat
     batch.writes.push(Write::Put(key::version(*version), encode(&owner)));
 }
 
-/// Adds to `batch`: a version is no longer known as one in the workshop, nor as one that cannot be read there.
+/// Adds to `batch`: a version leaves the workshop's indexes, and its mark as unreadable there is removed.
 pub(crate) fn leave_workshop(bucket: &str, key: &str, placed: &PlacedObject, batch: &mut Batch) {
     let version = placed.object.version;
     batch.writes.push(Write::Delete(key::unreadable(version)));
@@ -418,17 +417,17 @@ pub(crate) fn leave_workshop(bucket: &str, key: &str, placed: &PlacedObject, bat
     batch.writes.push(Write::Delete(key::version(version)));
 }
 
-/// Adds to `batch`: `object`, which is staged at `place`, is the living version of `key`.
+/// Adds to `batch`: `object`, which is staged at `place`, becomes the living version of `key`.
 pub(crate) fn place_new(bucket: &str, key: &str, object: &Object, place: Place, batch: &mut Batch) {
     let placed = PlacedObject { object: object.clone(), place, staged_ms: object.modified_ms };
     batch.writes.push(Write::Put(key::object(bucket, key), encode(&placed)));
     enter_workshop(bucket, key, &placed, batch);
 }
 
-/// An error unless `condition` holds for the object that is there.
+/// Checks that `condition` holds for the present object.
 ///
 /// # Errors
-/// The answer for the client if it does not hold; [`CatalogError::Damaged`] if that cannot be known.
+/// The answer for the client if it does not hold; [`CatalogError::Damaged`] if this is unknown.
 pub(crate) fn check_condition(condition: &PutCondition, old: Option<&Living>) -> Result<(), CatalogError> {
     match (condition, old) {
         (PutCondition::None, _) | (PutCondition::IfNoneMatchAny, None) | (PutCondition::IfMatchAny, Some(_)) => Ok(()),

@@ -1,19 +1,19 @@
 //! The lengths of the parts that an object was uploaded in.
 //!
-//! Clients cut objects into parts of one length and a shorter last one, so lengths are stored as runs: two of them for
-//! nearly every object, whatever the number of parts.
+//! Clients cut objects into parts of one length and a shorter last one, so lengths are stored as runs: two for nearly
+//! every object, regardless of the number of parts.
 
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// The most parts of an upload, and the highest number of one.
+/// Maximum number of parts of an upload, and the highest number of a part.
 pub const PARTS_MAX: u32 = 10_000;
 
-/// The lengths of an object's parts in their order; empty for an object that came in one piece.
+/// The lengths of an object's parts in order; empty for an object that was uploaded in one piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PartLengths {
-    /// How many parts follow one another, and how long each of them is in bytes. Neighbours differ in length.
+    /// The runs: a number of consecutive parts, and the length of each in bytes. Neighbours differ in length.
     runs: Vec<(u32, u64)>,
 }
 
@@ -32,22 +32,22 @@ impl PartLengths {
         }
     }
 
-    /// The runs: how many parts follow one another, and the length of each of them in bytes.
+    /// The runs: a number of consecutive parts, and the length of each in bytes.
     pub fn runs(&self) -> &[(u32, u64)] {
         &self.runs
     }
 
-    /// How many parts there are; 0 for an object that came in one piece.
+    /// The number of parts; 0 for an object that was uploaded in one piece.
     pub fn count(&self) -> u32 {
         self.runs.iter().fold(0, |sum, run| sum.saturating_add(run.0))
     }
 
-    /// True of an object that was uploaded in one piece.
+    /// True for an object that was uploaded in one piece.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Where in the object part `number` lies, counted from 1. `None` if there is no such part.
+    /// The byte range of part `number`, counted from 1. `None` if there is no such part.
     pub fn range(&self, number: u32) -> Option<Range<u64>> {
         let mut before = number.checked_sub(1)?;
         let mut start = 0_u64;
@@ -62,7 +62,7 @@ impl PartLengths {
         None
     }
 
-    /// The number of the part that byte `at` lies in, counted from 1. `None` behind the end.
+    /// The number of the part that contains byte `at`, counted from 1. `None` after the end.
     pub fn part_at(&self, at: u64) -> Option<u32> {
         let (mut number, mut start) = (1_u32, 0_u64);
         for &(count, bytes) in &self.runs {

@@ -1,4 +1,4 @@
-//! Objects of a bucket along with their places, by pages, in the order of their keys.
+//! Objects of a bucket with their places, by pages, in the order of their keys.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -12,13 +12,13 @@ use std::ops::Bound;
 pub struct PlacedPage {
     /// The objects, by key.
     pub objects: Vec<(String, PlacedObject)>,
-    /// True if there are more behind the last of this page.
+    /// True if more objects follow the last of this page.
     pub truncated: bool,
 }
 
 impl Catalog {
-    /// Up to `limit` objects of `bucket` whose keys begin with `prefix` and lie behind `after`, in the byte order of
-    /// their keys, but for those whose record is damaged. Of a bucket that is not there it is empty.
+    /// Up to `limit` objects of `bucket` whose keys begin with `prefix` and follow `after`, in the byte order of their
+    /// keys, without those whose record is damaged. Empty for a bucket that does not exist.
     ///
     /// # Errors
     /// [`CatalogError::Store`].

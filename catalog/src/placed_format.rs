@@ -1,19 +1,19 @@
-//! The bytes of an object's record, of which there are more than of all others together: format version 3.
+//! The bytes of an object's record, the most frequent kind of record: format version 3.
 //!
 //! ```text
 //! | flags, u16 | version | bytes | modified_ms | created_ms ? | staged_ms ? | ETag | headers ? | metadata ? |
 //! | checksums ? | tags ? | parts ? | place |
 //! ```
-//! Numbers, lists and texts are `postcard`'s (a number takes the bytes that it needs); what has a question mark is
-//! there if its flag is set. What nearly every object has takes little room:
+//! Numbers, lists and texts are `postcard`'s (a number takes the bytes that it needs). A field with a question mark is
+//! there if its flag is set. The parts that nearly every object has take little room:
 //!
-//! - an ETag of 32 lower-case hexadecimal digits is 16 bytes; with a dash and a number behind, the number follows them;
-//! - the name and the value of a header are texts, each a number: of a text in [`KNOWN`], counted from 1, or 0 and then
-//!   the text;
-//! - a checksum is its kind, then 1 and its bytes as they are, or 0 and its text (one of checksums of parts);
+//! - an ETag of 32 lower-case hexadecimal digits is 16 bytes; if a dash and a number follow, the number follows them;
+//! - the name and the value of a header are texts, each a number: the position of a text in [`KNOWN`], counted from 1,
+//!   or 0 and then the text;
+//! - a checksum is its kind, then 1 and its bytes, or 0 and its text (for a checksum of parts);
 //! - a blob is its number and the 8 bytes of its nonce.
 //!
-//! In version 2 it was the fields of [`PlacedObject`] in their order, as all other records still are.
+//! In version 2 the record was the fields of [`PlacedObject`] in their order, as all other records still are.
 
 use crate::parts::PartLengths;
 use crate::record::{
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 /// The format version that objects are written with.
 const FORMAT: u8 = 3;
 
-/// Texts that headers often have. Only ever longer: their positions are on disk.
+/// Texts that headers often have. The list may only be extended: its positions are on disk.
 const KNOWN: [&str; 16] = [
     "content-type",
     "application/octet-stream",
@@ -48,15 +48,15 @@ const KNOWN: [&str; 16] = [
 
 /// The ETag is a text.
 const ETAG_TEXT: u16 = 1;
-/// A number of parts stands behind the ETag.
+/// A number of parts follows the ETag.
 const ETAG_PARTS: u16 = 1 << 1;
-/// `created_ms` is another moment than `modified_ms`.
+/// `created_ms` differs from `modified_ms`.
 const CREATED: u16 = 1 << 2;
-/// `staged_ms` is another moment than `modified_ms`.
+/// `staged_ms` differs from `modified_ms`.
 const STAGED: u16 = 1 << 3;
 const HEADERS: u16 = 1 << 4;
 const CHECKSUMS: u16 = 1 << 5;
-/// The place is not a blob, and its kind stands in front of it.
+/// The place is not a blob, and its kind comes first.
 const IN_WORKSHOP: u16 = 1 << 6;
 const METADATA: u16 = 1 << 7;
 const TAGS: u16 = 1 << 8;
@@ -64,14 +64,14 @@ const PARTS: u16 = 1 << 9;
 const PUBLIC: u16 = 1 << 10;
 const ALL_FLAGS: u16 = (1 << 11) - 1;
 
-/// Places other than a blob, as they are written.
+/// Places other than a blob, in their stored form.
 #[derive(Serialize, Deserialize)]
 enum InWorkshop {
     Staged { slot: u64 },
     Parts,
 }
 
-/// The record as version 2 has it.
+/// The record in version 2.
 #[derive(Deserialize)]
 struct PlacedObject2 {
     object: Object,
@@ -79,7 +79,7 @@ struct PlacedObject2 {
     staged_ms: u64,
 }
 
-/// An ETag as it is written.
+/// An ETag in its stored form.
 enum Etag<'a> {
     Digest([u8; 16], Option<u32>),
     Text(&'a str),
@@ -114,7 +114,7 @@ impl Decode for PlacedObject {
     }
 }
 
-/// The bytes of `placed`, format version and all.
+/// The bytes of `placed`, including the format version.
 fn encode(placed: &PlacedObject) -> Vec<u8> {
     let PlacedObject { object, place, staged_ms } = placed;
     let etag = Etag::of(&object.etag);
@@ -171,7 +171,7 @@ fn flags_of(PlacedObject { object, place, staged_ms }: &PlacedObject, etag: &Eta
     set.into_iter().filter(|(_, is_set)| *is_set).fold(of_etag, |flags, (flag, _)| flags | flag)
 }
 
-/// The record of `fields`, and the bytes behind it; `None` if their format version is not known.
+/// The record of `fields`, and the bytes after it; `None` if their format version is not known.
 fn decode(format: u8, fields: &[u8]) -> Option<postcard::Result<(PlacedObject, &[u8])>> {
     match format {
         FORMAT => {
@@ -216,7 +216,7 @@ fn take_placed(from: &mut &[u8]) -> postcard::Result<PlacedObject> {
     Ok(PlacedObject { object, place, staged_ms })
 }
 
-/// A list of as many as its length says; a wrong length ends with the bytes.
+/// A list with the stored number of items; a wrong number ends with the bytes.
 fn take_list<T>(
     from: &mut &[u8],
     mut take_one: impl FnMut(&mut &[u8]) -> postcard::Result<T>,
@@ -267,7 +267,7 @@ impl<'a> Etag<'a> {
     }
 }
 
-/// The bytes that 32 lower-case hexadecimal digits stand for.
+/// The bytes that 32 lower-case hexadecimal digits encode.
 fn digest(digits: &str) -> Option<[u8; 16]> {
     let digits: &[u8; 32] = digits.as_bytes().try_into().ok()?;
     let mut digest = [0; 16];
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(decoded(&encode(&usual())), usual());
     }
 
-    /// What version 2 was, field by field, as it lies on disks.
+    /// The fields of version 2, as they are stored on disks.
     #[derive(Serialize)]
     struct Before(Object, Place, u64);
 

@@ -1,16 +1,16 @@
-//! Damaged records: each is left out, named once in the log and counted; nothing else suffers from it.
+//! Damaged records: each is left out, named once in the log and counted; other records are not affected.
 //!
-//! An object without a sound record is neither served nor moved, and never taken for deleted: a file that only a
-//! damaged record could have named stays where it is.
+//! An object without a sound record is neither served nor moved, and never counts as deleted: a file that only a
+//! damaged record could have named stays.
 
 use crate::error::readable;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 
-/// Keys that are remembered. Further ones are named in the log each time they are met.
+/// Number of keys that are remembered. Further keys are logged each time they are found.
 const NAMED_MAX: usize = 1_000;
 
-/// The damaged records that were met since the catalog was opened.
+/// The damaged records that were found since the catalog was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     named: Mutex<BTreeSet<Vec<u8>>>,
@@ -27,7 +27,7 @@ impl Quarantine {
         }
     }
 
-    /// The keys of the records in it, readable for people.
+    /// The keys of these records, in readable form.
     pub(crate) fn names(&self) -> Vec<String> {
         self.named.lock().iter().map(|at| readable(at)).collect()
     }

@@ -1,8 +1,9 @@
-//! Reads of staged versions: how often, when last, and whether every byte was read.
+//! Reads of staged versions: their number, the last one, and true if every byte was read.
 //!
-//! A record is written some time after the reads that it counts, and many of them in one batch; whoever counts reads
-//! holds what is not written yet. It goes in the batch that takes its version out of the workshop, and is written for a
-//! staged version alone, so that none outlives its version. Its key is in the order of ages, like the index by age.
+//! A record is written some time after the reads that it counts, and many records share one batch; the counting caller
+//! holds the reads that are not written yet. The batch that takes a version out of the workshop deletes its record, and
+//! a record is written only for a staged version, so no record outlives its version. Its key is in the order of ages,
+//! like the index by age.
 
 use crate::catalog::{Catalog, Cursor, Page, STEP};
 use crate::error::CatalogError;
@@ -12,22 +13,22 @@ use crate::staging::aged;
 use crate::store::{Batch, Check, Entry, Write};
 use serde::{Deserialize, Serialize};
 
-/// Versions whose reads are recorded in one batch.
+/// Versions per batch of recorded reads.
 const RECORDED_AT_ONCE: usize = 256;
 
 /// The reads of a version since it was staged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reads {
-    /// How many.
+    /// The number of reads.
     pub count: u64,
-    /// When the last one began, in milliseconds of the Unix epoch.
+    /// Start of the last read, in milliseconds of the Unix epoch.
     pub last_ms: u64,
-    /// Whether every byte was read, by one of them or by several.
+    /// True if every byte was read, by one read or by several.
     pub is_through: bool,
 }
 
 impl Reads {
-    /// These and `more`.
+    /// The sum of these reads and `more`.
     #[must_use]
     pub fn and(self, more: Self) -> Self {
         Self {
@@ -41,14 +42,14 @@ impl Reads {
 /// A staged version in the order of ages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AgedVersion {
-    /// When it was staged, in milliseconds of the Unix epoch.
+    /// Time of staging, in milliseconds of the Unix epoch.
     pub staged_ms: u64,
     /// Its number.
     pub version: VersionId,
 }
 
 impl AgedVersion {
-    /// That of a version that lies in the workshop.
+    /// The position of a version that is in the workshop.
     pub fn of(placed: &PlacedObject) -> Self {
         Self { staged_ms: placed.staged_ms, version: placed.object.version }
     }
@@ -64,10 +65,10 @@ impl AgedVersion {
 }
 
 impl Catalog {
-    /// Adds reads to those that are recorded; reads of what is not staged any more are forgotten.
+    /// Adds reads to the recorded ones. Reads of versions that are no longer staged are forgotten.
     ///
     /// # Errors
-    /// [`CatalogError::Store`]; [`CatalogError::Conflict`]. Some of them may be recorded then.
+    /// [`CatalogError::Store`]; [`CatalogError::Conflict`]. Some of the reads may be recorded then.
     pub async fn record_reads(&self, reads: &[(AgedVersion, Reads)]) -> Result<(), CatalogError> {
         for some in reads.chunks(RECORDED_AT_ONCE) {
             let mut retries = self.retries();
@@ -97,7 +98,7 @@ impl Catalog {
         self.apply(batch).await
     }
 
-    /// The recorded reads of each of `versions`. A single short read, if none are recorded at all.
+    /// The recorded reads of each of `versions`. If none are recorded at all, this takes a single short read.
     ///
     /// # Errors
     /// [`CatalogError::Store`].

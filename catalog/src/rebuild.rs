@@ -1,9 +1,9 @@
-//! A lost stack is written anew on another drive, or on the one that took the place of the one that it was lost with,
-//! or a damaged one beside itself.
+//! Rebuild targets. A lost stack is rebuilt on another drive, or on the drive that replaced its old one; a damaged
+//! stack is rebuilt beside itself.
 //!
-//! Before the first byte of it is written, the catalog takes note of where it will lie: the *target*. That note goes in
-//! the batch that counts the stack there, or once the file is removed. So a crash, or a catalog that is full, leaves no
-//! stack that nobody knows; and no blob is forgotten while a stack of it may lie where it is not counted.
+//! Before the first byte of it is written, the catalog records where it will be: the *target*. This note is deleted in
+//! the batch that counts the stack there, or once the file is removed. So a crash or a full catalog leaves no unknown
+//! stack, and no blob is forgotten while a stack of it may be where it is not counted.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -13,14 +13,14 @@ use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use model::{BlobId, DriveId};
 use std::collections::BTreeSet;
 
-/// A stack that a rebuild may have left on a drive, which the blob does not count there.
+/// A stack that a rebuild may have left on a drive where the blob does not count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RebuildTarget {
     /// The drive.
     pub drive: DriveId,
     /// The stack's index.
     pub index: u8,
-    /// The blob counts that stack there: what may be left is a spare beside it.
+    /// True if the blob counts that stack there: then a spare beside it may be left.
     pub spare: bool,
 }
 
@@ -35,11 +35,11 @@ impl RebuildTarget {
 }
 
 impl Catalog {
-    /// Records, before it is written, that stack `index` of `blob` may lie on `target` from now on. False if the blob
-    /// is gone or lies elsewhere; nothing is changed then.
+    /// Records, before it is written, that stack `index` of `blob` may be on `target` from now on. False if the blob is
+    /// gone or has moved; nothing is changed then.
     ///
     /// # Errors
-    /// [`CatalogError::Store`], after which it may be so or not; [`CatalogError::Conflict`].
+    /// [`CatalogError::Store`], after which the target may be recorded or not; [`CatalogError::Conflict`].
     ///
     /// # Panics
     /// If the blob has a stack on `target` already.
@@ -48,8 +48,8 @@ impl Catalog {
         self.note_target(blob, RebuildTarget { drive: target, index, spare: false }).await
     }
 
-    /// Records, before it is written, that a spare may lie beside stack `index` of `blob` from now on. False if the
-    /// blob is gone or lies elsewhere; nothing is changed then.
+    /// Records, before it is written, that a spare may be beside stack `index` of `blob` from now on. False if the blob
+    /// is gone or has moved; nothing is changed then.
     ///
     /// # Errors
     /// As [`begin_rebuild`](Self::begin_rebuild).
@@ -58,8 +58,8 @@ impl Catalog {
         self.note_target(blob, RebuildTarget { drive, index, spare: true }).await
     }
 
-    /// Records, before it is looked for or written there again, that stack `index` of `blob`, which was lost with a
-    /// drive, may lie in its place from now on. False if the blob is gone or lies elsewhere, or if the stack counts;
+    /// Records that stack `index` of `blob`, which was lost with a drive, may be in its place from now on. The caller
+    /// looks for it or writes it there afterwards. False if the blob is gone or has moved, or if the stack counts;
     /// nothing is changed then.
     ///
     /// # Errors
@@ -69,8 +69,8 @@ impl Catalog {
         self.note_target(blob, RebuildTarget { drive, index, spare: false }).await
     }
 
-    /// Records that stack `index` of `blob`, which lies elsewhere, was left on `drive`, and is to be removed. False if
-    /// the blob is gone, or if it may be wanted there: it is being rebuilt there, or counts, lost or not.
+    /// Records that stack `index` of `blob`, which is elsewhere, was left on `drive` and must be removed. False if the
+    /// blob is gone, or if the stack may be needed there: it is being rebuilt there, or counts there, lost or not.
     ///
     /// # Errors
     /// As [`begin_rebuild`](Self::begin_rebuild).
@@ -102,7 +102,7 @@ impl Catalog {
             let Some((_, raw)) = found else { return Ok(false) };
             let mut checks = vec![Check::Is(at.clone(), raw)];
             if blob.drives.contains(&target.drive) && !target.spare {
-                // Nothing is written in the place of a stack that counts.
+                // Nothing is written in the place of a counted stack.
                 let Some(lost) = self.check_of_lost(target.drive, blob.blob).await? else { return Ok(false) };
                 checks.push(lost);
             }
@@ -113,11 +113,11 @@ impl Catalog {
         }
     }
 
-    /// Stack `index` of `blob`, which was lost with a drive, lies in its place on `drive`, and is right: it counts from
-    /// now on. False if the blob is gone or has no such stack there; nothing is changed then.
+    /// Counts stack `index` of `blob`, which was lost with a drive, again: it is in its place on `drive`, and is right.
+    /// False if the blob is gone or has no such stack there; nothing is changed then.
     ///
     /// # Errors
-    /// [`CatalogError::Store`], after which it may be so or not; [`CatalogError::Conflict`].
+    /// [`CatalogError::Store`], after which the stack may be counted or not; [`CatalogError::Conflict`].
     pub async fn count_returned(&self, blob: BlobId, index: u8, drive: DriveId) -> Result<bool, CatalogError> {
         let at = key::blob(blob);
         let mut retries = self.retries();
@@ -137,7 +137,7 @@ impl Catalog {
         }
     }
 
-    /// Where rebuilds of `blob` may have left stacks that it does not count.
+    /// The places where rebuilds of `blob` may have left stacks that it does not count.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -145,11 +145,11 @@ impl Catalog {
         self.all_entries(&key::rebuild_targets(blob), |entry| target_of(entry).map(|(_, target)| target)).await
     }
 
-    /// Confirms by a commit that `blob` lies as it was read, and that `left` is all left over. False if not.
+    /// Confirms by a commit that `blob` still is as it was read, and that `left` are all left over. False if not.
     ///
-    /// A stack may have been counted by a commit that was not answered, and that comes to be at the next start. One
-    /// that is made after it, and finds the blob where it was, proves that it was not: without this nothing that a
-    /// rebuild has left may be removed.
+    /// A commit that was not answered may have counted a stack, and takes effect only at the next start. A later commit
+    /// that finds the blob unchanged proves that it did not: without this proof no stack that a rebuild has left may be
+    /// removed.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -162,7 +162,7 @@ impl Catalog {
         self.apply(Batch::new(checks, notes().map(|note| Write::Put(note, Vec::new())).collect())).await
     }
 
-    /// What rebuilds of `blob` may have left at these places is removed.
+    /// Forgets these targets, at which all stacks that rebuilds of `blob` may have left are removed.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -171,13 +171,13 @@ impl Catalog {
         self.write(removed.iter().map(forget).collect()).await
     }
 
-    /// Stack `index` of `blob`, which is written and synced on `to`, lies there from now on, and no longer on `from`.
-    /// False if the blob is gone or has no such stack there; nothing is changed then. What may be left on `from` is
-    /// taken note of along with it, until it is removed: the stack of a good drive that is emptied, or one that counts
-    /// and was taken for lost, since its record could not be read for once.
+    /// Moves stack `index` of `blob`, which is written and synced on `to`, from `from` to `to`. False if the blob is
+    /// gone or has no such stack there; nothing is changed then. The same batch records what may be left on `from`,
+    /// until it is removed: the stack of a good drive that is emptied, or a counted stack that seemed lost because its
+    /// record could not be read once.
     ///
     /// # Errors
-    /// [`CatalogError::Store`], after which it may be so or not; [`CatalogError::Conflict`].
+    /// [`CatalogError::Store`], after which the stack may be moved or not; [`CatalogError::Conflict`].
     ///
     /// # Panics
     /// If the blob has a stack on `to` already.
@@ -208,10 +208,10 @@ impl Catalog {
         }
     }
 
-    /// The stacks of `blob` lie on `drives`, in their order, from now on: a recovery has found them there.
+    /// Sets the drives of the stacks of `blob`, in their order: a recovery has found them on `drives`.
     ///
     /// # Errors
-    /// [`CatalogError::Store`]; [`CatalogError::Conflict`] if the record is another one by now.
+    /// [`CatalogError::Store`]; [`CatalogError::Conflict`] if the record has changed by now.
     ///
     /// # Panics
     /// If there is not one drive for each stack.
@@ -234,7 +234,7 @@ impl Catalog {
         self.apply_or(Batch::new(vec![Check::Is(at, encode(blob))], writes), CatalogError::Conflict).await
     }
 
-    /// Nothing lies where rebuilds were aimed at: for a check.
+    /// A check that the blob has no rebuild targets.
     pub(crate) fn no_rebuild_target(blob: BlobId) -> Check {
         Check::Empty(KeyRange::prefix(&key::rebuild_targets(blob)))
     }

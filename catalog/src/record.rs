@@ -1,7 +1,7 @@
 //! The records of buckets, objects, versions, blobs and drives.
 //!
-//! On disk a record is one byte of format version and then its fields (postcard). A reader refuses versions it does not
-//! know, and bytes left over. Objects have a shorter form of their own (`placed_format.rs`).
+//! On disk a record is one byte of format version and then its fields (postcard). A reader refuses unknown versions and
+//! surplus bytes. Objects have a shorter form (`placed_format.rs`).
 
 use crate::error::CatalogError;
 use crate::parts::PartLengths;
@@ -13,19 +13,19 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The format version that records are written with, but for those that have one of their own.
+/// The format version that records are written with, except for kinds that have their own.
 pub(crate) const RECORD_FORMAT: u8 = 2;
 
 /// A record that can be written.
 pub(crate) trait Encode {
-    /// Its bytes, format version and all.
+    /// Its bytes, including the format version.
     fn encoded(&self) -> Vec<u8>;
 }
 
 /// A record that can be read.
 pub(crate) trait Decode: Sized {
-    /// The record of `fields`, which are of format version `format`, and the bytes behind it; `None` if this Larder
-    /// does not know that version.
+    /// The record of `fields`, which have format version `format`, and the bytes after it; `None` if this Larder does
+    /// not know that version.
     fn decoded(format: u8, fields: &[u8]) -> Option<postcard::Result<(Self, &[u8])>>;
 }
 
@@ -47,18 +47,18 @@ pub(crate) fn encode<T: Encode>(record: &T) -> Vec<u8> {
     record.encoded()
 }
 
-/// The record that `value`, found at `key`, holds.
+/// The record in `value`, found at `key`.
 pub(crate) fn decode<T: Decode>(key: &[u8], value: &Sealed) -> Result<T, CatalogError> {
     decode_at(key, value).map(|(record, _)| record)
 }
 
-/// The record that `value`, found at `key`, holds, and the batch that wrote it.
+/// The record in `value`, found at `key`, and the batch that wrote it.
 pub(crate) fn decode_at<T: Decode>(key: &[u8], value: &Sealed) -> Result<(T, Sequence), CatalogError> {
     let (body, sequence) = value.open(key)?;
     Ok((decode_body(key, body)?, sequence))
 }
 
-/// The record that `entry` holds.
+/// The record in `entry`.
 pub(crate) fn value<T: Decode>(entry: &Entry) -> Result<T, CatalogError> {
     decode(&entry.key, &entry.value)
 }
@@ -73,7 +73,7 @@ fn decode_body<T: Decode>(key: &[u8], body: &[u8]) -> Result<T, CatalogError> {
     }
 }
 
-/// The number of an object version; unique in a store for ever, and growing.
+/// The number of an object version; numbers grow, and are never used again in a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct VersionId(pub u64);
@@ -83,27 +83,27 @@ pub struct VersionId(pub u64);
 pub struct Bucket {
     /// Its name.
     pub name: String,
-    /// When it was made, in milliseconds of the Unix epoch.
+    /// Creation time, in milliseconds of the Unix epoch.
     pub created_ms: u64,
-    /// The name of the user who owns it and all that is in it.
+    /// The name of the user that owns it and everything in it.
     pub owner: String,
-    /// Who may list it.
+    /// The ACL that governs listing it.
     pub acl: Acl,
-    /// Its object ownership, if the owner ever set it: whether ACLs count.
+    /// Its object ownership, if the owner ever set it; decides whether ACLs count.
     pub ownership: Option<Ownership>,
     /// Its tags, by key, as they were set.
     pub tags: Vec<(String, String)>,
 }
 
 impl Bucket {
-    /// A bucket as it is made: private, without tags.
+    /// A new bucket: private, without tags.
     pub fn new(name: &str, created_ms: u64, owner: &str) -> Self {
         let (name, owner) = (name.to_owned(), owner.to_owned());
         Self { name, created_ms, owner, acl: Acl::Private, ownership: None, tags: Vec::new() }
     }
 }
 
-/// Who may read something, besides its owner.
+/// The users that may read something, besides its owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Acl {
     /// No other user.
@@ -133,20 +133,20 @@ pub struct User {
     pub access_key: String,
     /// The secret of that key.
     pub secret: String,
-    /// When it was made, in milliseconds of the Unix epoch.
+    /// Creation time, in milliseconds of the Unix epoch.
     pub created_ms: u64,
-    /// When it got its keys, in milliseconds of the Unix epoch.
+    /// Time at which it got its keys, in milliseconds of the Unix epoch.
     pub rotated_ms: u64,
 }
 
 impl fmt::Debug for User {
-    /// Without the secret: what is printed ends up in logs.
+    /// Without the secret, since printed text ends up in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("User").field("name", &self.name).field("access_key", &self.access_key).finish_non_exhaustive()
     }
 }
 
-/// Which checksum.
+/// A kind of checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ChecksumKind {
     /// CRC-32 (ISO-HDLC).
@@ -165,7 +165,7 @@ impl ChecksumKind {
     /// Every kind.
     pub const ALL: [Self; 5] = [Self::Crc32, Self::Crc32c, Self::Crc64Nvme, Self::Sha1, Self::Sha256];
 
-    /// S3's name for it.
+    /// S3's name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::Crc32 => "CRC32",
@@ -176,7 +176,7 @@ impl ChecksumKind {
         }
     }
 
-    /// The bytes of such a checksum before it is written as Base64.
+    /// Length of the checksum in bytes, before Base64.
     pub fn digest_bytes(self) -> usize {
         match self {
             Self::Crc32 | Self::Crc32c => 4,
@@ -190,15 +190,15 @@ impl ChecksumKind {
 /// A checksum of an object's bytes, as S3 spells it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checksum {
-    /// Which.
+    /// Its kind.
     pub kind: ChecksumKind,
     /// Base64 of its big-endian bytes.
     pub base64: String,
 }
 
 impl Checksum {
-    /// True of a checksum of the checksums of an object's parts (S3's type `COMPOSITE`) rather than of its bytes.
-    /// Such a one ends with a dash and the number of parts, and base64 has no dash.
+    /// True for a checksum of the checksums of an object's parts (S3's type `COMPOSITE`) instead of its bytes. It ends
+    /// with a dash and the number of parts, and base64 has no dash.
     pub fn is_composite(&self) -> bool {
         self.base64.contains('-')
     }
@@ -213,17 +213,17 @@ pub struct Object {
     pub bytes: u64,
     /// Its ETag, without quotes.
     pub etag: String,
-    /// When it was written or described anew, in milliseconds of the Unix epoch: S3's Last-Modified.
+    /// Time of its last write or change of metadata, in milliseconds of the Unix epoch: S3's Last-Modified.
     pub modified_ms: u64,
-    /// When its bytes came into being, in milliseconds of the Unix epoch: unchanged by moves and copies.
+    /// Creation time of its bytes, in milliseconds of the Unix epoch: unchanged by moves and copies.
     pub created_ms: u64,
-    /// System headers that are given back as they came (`content-type`, `cache-control`, ...), by lower-case name.
+    /// System headers that are returned unchanged (`content-type`, `cache-control`, ...), by lower-case name.
     pub headers: Vec<(String, String)>,
     /// User metadata (`x-amz-meta-` without the prefix).
     pub metadata: Vec<(String, String)>,
     /// Checksums that were verified when it was written.
     pub checksums: Vec<Checksum>,
-    /// Who may read it. May change without a new version.
+    /// The ACL that governs reading it. May change without a new version.
     pub acl: Acl,
     /// Its tags, by key. May change without a new version.
     pub tags: Vec<(String, String)>,
@@ -234,48 +234,48 @@ pub struct Object {
 /// A change to the S3 record of an object that makes no new version and touches none of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectChange {
-    /// This is its ACL.
+    /// Sets its ACL.
     Acl(Acl),
-    /// These are its tags.
+    /// Sets its tags.
     Tags(Vec<(String, String)>),
 }
 
 /// A change to a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BucketChange {
-    /// This is its ACL.
+    /// Sets its ACL.
     Acl(Acl),
-    /// This is its object ownership.
+    /// Sets its object ownership.
     Ownership(Option<Ownership>),
-    /// These are its tags.
+    /// Sets its tags.
     Tags(Vec<(String, String)>),
 }
 
-/// An upload in parts that is neither completed nor aborted. Its number is that of the version it will be.
+/// An upload in parts that is neither completed nor aborted. Its number becomes the number of its version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upload {
     /// Its number.
     pub version: VersionId,
-    /// When it was begun, in milliseconds of the Unix epoch.
+    /// Start time, in milliseconds of the Unix epoch.
     pub initiated_ms: u64,
-    /// System headers of the object to be, by lower-case name.
+    /// System headers of the future object, by lower-case name.
     pub headers: Vec<(String, String)>,
-    /// User metadata of the object to be.
+    /// User metadata of the future object.
     pub metadata: Vec<(String, String)>,
     /// The checksum that each of its parts has.
     pub checksum: ChecksumKind,
-    /// True if the client named that checksum when it began.
+    /// True if the client named that checksum at the start.
     pub checksum_named: bool,
-    /// True if the object's checksum will be one of its parts' checksums, rather than of its bytes.
+    /// True if the object's checksum will be a checksum of its parts' checksums instead of its bytes.
     pub composite: bool,
-    /// Who may read the object to be.
+    /// The ACL of the future object.
     pub acl: Acl,
-    /// The tags of the object to be.
+    /// The tags of the future object.
     pub tags: Vec<(String, String)>,
 }
 
 impl Upload {
-    /// An upload that has no number yet, of a private object without headers, metadata and tags.
+    /// An upload without a number, of a private object without headers, metadata and tags.
     pub fn plain(checksum: ChecksumKind) -> Self {
         Self {
             version: VersionId::default(),
@@ -291,12 +291,12 @@ impl Upload {
     }
 }
 
-/// A part of an upload, or of the object that became of it.
+/// A part of an upload, or of the object that was made of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Its number, from 1 to [`PARTS_MAX`](crate::PARTS_MAX). Those of an object follow one another.
+    /// Its number, from 1 to [`PARTS_MAX`](crate::PARTS_MAX). The parts of an object have consecutive numbers.
     pub number: u32,
-    /// The slot of its file in the workshop, for as long as the upload is open or its version lies in its parts.
+    /// The slot of its file in the workshop, as long as the upload is open or its version is stored in parts.
     pub slot: u64,
     /// Its length in bytes.
     pub bytes: u64,
@@ -304,14 +304,14 @@ pub struct Part {
     pub etag: String,
     /// Its checksum.
     pub checksum: Checksum,
-    /// When it was written, in milliseconds of the Unix epoch.
+    /// Time of its write, in milliseconds of the Unix epoch.
     pub modified_ms: u64,
 }
 
-/// Where the bytes of a version lie.
+/// The place of a version's bytes.
 ///
-/// On disk each kind is its position here: 0, 1, 2. Codes 3 (a log of small records) and 4 (a shelf) are spoken for; a
-/// record with one of those is from a newer Larder, and is refused as such.
+/// On disk each kind is its position here: 0, 1, 2. Codes 3 (a log of small records) and 4 (a shelf) are reserved; a
+/// record with one of them is from a newer Larder, and is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// In the workshop, in the file of this slot.
@@ -321,23 +321,23 @@ pub enum Place {
     },
     /// In the rack, within the payload of a blob.
     Stored {
-        /// Which blob.
+        /// The blob.
         blob: BlobId,
-        /// Where in its payload the version begins.
+        /// Offset of the version in its payload.
         offset: u64,
     },
-    /// In the workshop, in the files of its parts, one behind the other.
+    /// In the workshop, in the files of its parts, one after the other.
     Parts,
 }
 
 impl Place {
-    /// The place of a staged version whose mark says `slot`.
+    /// The place of a staged version with `slot` in its mark.
     pub(crate) fn of_mark(slot: u64) -> Self {
         if slot == IN_PARTS { Self::Parts } else { Self::Staged { slot } }
     }
 }
 
-/// The slot in the mark of a version that lies in its parts. Nothing is ever staged there.
+/// The slot in the mark of a version that is stored in parts. No file ever has this slot.
 pub(crate) const IN_PARTS: u64 = 0;
 
 /// The living version of a key: its S3 record and its place.
@@ -345,14 +345,14 @@ pub(crate) const IN_PARTS: u64 = 0;
 pub struct PlacedObject {
     /// Its S3 record.
     pub object: Object,
-    /// Where it lies.
+    /// Its place.
     pub place: Place,
-    /// When it was staged first, in milliseconds of the Unix epoch.
+    /// Time at which it was first staged, in milliseconds of the Unix epoch.
     pub staged_ms: u64,
 }
 
 impl PlacedObject {
-    /// Its version, as that of the object at `bucket` and `key`.
+    /// Its version, for the object at `bucket` and `key`.
     pub fn version(&self, bucket: &str, key: &str) -> Version {
         let Self { object: Object { version, bytes, .. }, place, staged_ms } = *self;
         Version { version, bucket: bucket.to_owned(), key: key.to_owned(), bytes, staged_ms, place }
@@ -371,15 +371,15 @@ impl PlacedObject {
     }
 }
 
-/// The owner of a number in the workshop: a staged version, or an open upload. A version in the rack has no such
-/// record, so that its key is stored once; the index of its pack names it (SOHO's maps, in the direction place -> key).
+/// The owner of a number in the workshop: a staged version, or an open upload. A version in the rack has no record of
+/// this kind, so its key is stored once; the index of its pack names it (SOHO's maps, in the direction place -> key).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Owner {
     /// The bucket of the object.
     pub bucket: String,
     /// The key of the object.
     pub key: String,
-    /// True if it lies in its parts, so that their slots count.
+    /// True if it is stored in parts, so that their slots count.
     pub in_parts: bool,
 }
 
@@ -394,9 +394,9 @@ pub struct Version {
     pub key: String,
     /// Its length in bytes.
     pub bytes: u64,
-    /// When it was staged, in milliseconds of the Unix epoch.
+    /// Time of staging, in milliseconds of the Unix epoch.
     pub staged_ms: u64,
-    /// Where it lies.
+    /// Its place.
     pub place: Place,
 }
 
@@ -407,7 +407,7 @@ pub struct Blob {
     pub blob: BlobId,
     /// Its group.
     pub group: GroupId,
-    /// The class of that group, when it was written.
+    /// The class of that group at the time of writing.
     pub class: ClassId,
     /// The drive of each of its k + r stacks, in stack order.
     pub drives: Vec<DriveId>,
@@ -417,13 +417,13 @@ pub struct Blob {
     pub code_parity: u8,
     /// The fragment size of its code, in bytes.
     pub fragment_bytes: u32,
-    /// Its payload, in bytes: members, index and all.
+    /// Its payload in bytes, including members and index.
     pub payload_bytes: u64,
     /// The length of each stack, in bytes.
     pub stack_bytes: u64,
-    /// How many versions were put into it.
+    /// Number of versions that were put into it.
     pub members: u32,
-    /// When it was written, in milliseconds of the Unix epoch.
+    /// Time of writing, in milliseconds of the Unix epoch.
     pub written_ms: u64,
 }
 
@@ -437,44 +437,44 @@ impl Blob {
 /// The record of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveRecord {
-    /// Which drive.
+    /// The drive.
     pub drive: DriveId,
     /// The modelled day that `starts` counts for.
     pub day: u32,
     /// Starts on that day.
     pub starts: u32,
-    /// Starts ever.
+    /// Starts in all.
     pub starts_total: u64,
 }
 
-/// A member of a blob: a version that lies in it.
+/// A member of a blob: a version stored in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Which version.
+    /// The version.
     pub version: VersionId,
-    /// Where in the payload it begins.
+    /// Offset of its first byte in the payload.
     pub offset: u64,
     /// Its length in bytes.
     pub bytes: u64,
 }
 
-/// The origin of modelled time: at `wall_ms` it was `modelled_ns`.
+/// The origin of modelled time: at wall time `wall_ms` modelled time was `modelled_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockAnchor {
     /// Milliseconds of the Unix epoch.
     pub wall_ms: u64,
-    /// Nanoseconds since the rack came into being.
+    /// Nanoseconds since the rack was created.
     pub modelled_ns: u64,
 }
 
-/// A version in the index of what is staged, in the order of buckets and keys; those two are in the index key.
+/// A version in the index of staged versions, ordered by bucket and key, which are in the index key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StagedMark {
-    /// Which version.
+    /// The version.
     pub version: VersionId,
     /// Its length in bytes.
     pub bytes: u64,
-    /// When it was staged, in milliseconds of the Unix epoch.
+    /// Time of staging, in milliseconds of the Unix epoch.
     pub staged_ms: u64,
     /// The slot of its file, or [`IN_PARTS`].
     pub slot: u64,

@@ -1,22 +1,24 @@
-//! Replay: a store that is opened takes from its log what it does not have.
+//! Replay: a store that is opened takes from its log the batches that it lacks.
 //!
-//! Entries name the batch that they follow on, and the digest of all keys at that moment. Beginning at the store's
-//! state, each entry that follows on the last one is applied. Entries that follow on nothing stay where they are, and
-//! the store is **behind** its log if the last entry of all is not reached: then batches were acknowledged that it does
-//! not have, since an older copy of it was put back, or the log is another catalog's. Then the log is to retain what it
-//! has, for the newer copy.
+//! Each entry has the number of the batch that it follows, and the digest of all keys at that moment. From the store's
+//! state on, each entry that follows the last applied one is applied; other entries are left alone. The store is
+//! **behind** its log if the last entry of the log is not reached. Then it lacks acknowledged batches, since an older
+//! copy of it was restored or the log belongs to another catalog, and the log must retain its entries for the newer
+//! copy.
 //!
-//! The log also says which copy of the store logged what, and so which batches a copy lacks; `lineage` judges that.
+//! The log also records which copy of the store logged each batch, and so which batches a copy lacks; `lineage`
+//! decides.
 //!
-//! A store whose number is above all in the log was made again from it, without a word there: it is **ahead**, and the
-//! log lacks nothing for it. The log is held as it is, if the store's owner asks for that, until the owner has kept the
-//! store otherwise.
+//! A store whose number is above all numbers in the log was remade from it without a note there: it is **ahead**, and
+//! the log has nothing that it lacks. If the store's owner asks for it, the log is held unchanged until the owner has
+//! copied the store elsewhere.
 //!
-//! A group that the store disowned (`committer.rs`) is followed by an entry that follows on the same batch as the group
-//! did. So a group is applied only when the next one is seen, or the end of the log.
+//! A group that the store disowned (`committer.rs`) is followed by an entry that follows the same batch as the group
+//! did. So a group is applied only when the next one is read, or at the end of the log.
 //!
-//! What is replayed is what was evaluated when it was logged: checks are not repeated. A replay that is cut short goes
-//! on where it was. Its time follows from the length of the log, its memory from the longest group and transaction.
+//! Replayed batches were already evaluated when they were logged: checks are not repeated. An interrupted replay
+//! resumes where it stopped. Its time depends on the length of the log, its memory on the longest group and
+//! transaction.
 
 use crate::committer::{Committer, Failure, Records, failure_of_log};
 use crate::error::StoreError;
@@ -31,32 +33,32 @@ use std::sync::atomic::Ordering;
 /// Writes of a transaction, unless a single batch has more.
 const TRANSACTION_WRITES: usize = 16_384;
 
-/// How a store and its log fitted when it was opened.
+/// The relation of a store and its log at open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Replayed {
     /// Batches that were taken from the log.
     pub(crate) batches: u64,
-    /// Why the log has acknowledged batches that the store has not, if that is so.
+    /// The reason why the log has acknowledged batches that the store lacks, if so.
     pub(crate) behind: Option<String>,
 }
 
 /// A replay under way.
 struct Replay<'a, R> {
     committer: &'a mut Committer<R>,
-    /// The digest of the records that are there.
+    /// The digest of the existing records.
     found: &'a mut KeyDigest,
-    /// The group that was read last, and is not applied yet.
+    /// The group that was read last and is not applied yet.
     group: Vec<(Link, Vec<Write>)>,
-    /// Writes of the open transaction; `None` if there is none.
+    /// Writes of the open transaction; `None` if no transaction is open.
     open: Option<usize>,
     batches: u64,
-    /// What the log says of the copies that were used with it.
+    /// The copies that were used with the log, as recorded there.
     lineage: LogLineage,
 }
 
 impl<R: Records> Committer<R> {
-    /// Takes from the log what the store does not have, durably, and numbers what follows above all that the log has.
-    /// `found` is the digest of the records that are there: that of those which should be, unless some are missing.
+    /// Takes from the log the batches that the store lacks, durably, and sets the next numbers above all in the log.
+    /// `found` is the digest of the existing records; it equals the expected one unless records are missing.
     pub(crate) fn replay(&mut self, found: &mut KeyDigest) -> Result<Replayed, StoreError> {
         let Some(log) = self.log.clone() else { return Ok(Replayed::default()) };
         let (group, open, batches, lineage) = (Vec::new(), None, 0, LogLineage::default());
@@ -147,7 +149,7 @@ impl<R: Records> Replay<'_, R> {
         }
         let state = &mut self.committer.state;
         state.sequence = link.sequence;
-        // Where records are missing, a write changes other keys than it did then.
+        // If records are missing, a write changes other keys than it did when it was logged.
         state.expected.keys = link.keys_after;
         state.expected.missing = link.keys_after.minus(*self.found);
         self.batches += 1;

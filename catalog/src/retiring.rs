@@ -1,7 +1,7 @@
-//! Good drives that the operator wants to be empty, or that were emptied.
+//! Good drives that the operator wants to empty, or that were emptied.
 //!
-//! Each is remembered until another drive takes its place: one that failed as well was emptied, or failed on the way.
-//! One record names them all; if it is damaged, nothing is known of any, and the operator says it again.
+//! Each is remembered until another drive takes its place. One that has also failed was emptied before, or failed on
+//! the way. One record has all drives; if it is damaged, none are known, and the operator repeats the request.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -11,11 +11,12 @@ use crate::store::{Batch, Check, Write};
 use model::{BlobId, DriveId};
 use std::collections::BTreeMap;
 
-/// By the number of its place, when the operator said so, in milliseconds of the Unix epoch.
+/// Time of the operator's request, in milliseconds of the Unix epoch, by the number of the drive's place.
 type Retiring = BTreeMap<u32, u64>;
 
 impl Catalog {
-    /// Records that `drive` is to be emptied, since `now_ms`, in milliseconds of the Unix epoch. Again changes nothing.
+    /// Records that `drive` must be emptied since `now_ms`, in milliseconds of the Unix epoch. Repeating changes
+    /// nothing.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Conflict`].
@@ -33,7 +34,7 @@ impl Catalog {
         }
     }
 
-    /// The drives that are to be emptied or were, and that no other drive has taken the place of.
+    /// The drives that must be emptied or were, and that no other drive has replaced.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -42,8 +43,8 @@ impl Catalog {
         Ok(known.into_keys().map(DriveId).collect())
     }
 
-    /// A page of the blobs whose stack on `drive` is lost ([`Catalog::lost_page`]); or, of a drive that is to be
-    /// emptied, of all that have one there.
+    /// A page of the blobs whose stack on `drive` is lost ([`Catalog::lost_page`]); if the drive must be emptied, of
+    /// all blobs with a stack there.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -59,7 +60,7 @@ impl Catalog {
         self.lost_page(drive, after, limit).await
     }
 
-    /// A change of what is remembered, for a batch, with the check that nobody else has changed it meanwhile.
+    /// A change of this record, for a batch, with a check that no other change has come first.
     pub(crate) async fn change_of_retiring(
         &self,
         change: impl FnOnce(&mut Retiring),
@@ -68,7 +69,7 @@ impl Catalog {
     }
 }
 
-/// Where the drives are named.
+/// Key of the record of these drives.
 fn retiring() -> Vec<u8> {
     key::meta("retiring-drives")
 }

@@ -1,19 +1,18 @@
-//! The rules that every batch obeys, whichever change it belongs to.
+//! The rules that every batch obeys, for all kinds of changes.
 //!
 //! A version has exactly one place: it is *staged* (entries S, T and V), or it is a *member* of a blob (entry N). The
 //! batches that create, move and remove versions are assembled in many places; here each of them is checked as a whole,
-//! by nothing but the kinds of keys it touches. A batch that breaks a rule would lose data, so it must not be
-//! committed.
+//! only by the kinds of keys in it. A batch that breaks a rule would lose data, so it must not be committed.
 
 use crate::key::Tag;
 use crate::store::{Batch, Check, Write};
 
-/// How often a batch sets, deletes and checks keys of one tag.
+/// Numbers of writes, deletions and checks of keys with one tag.
 #[derive(Default)]
 struct Counts {
     puts: u64,
     deletes: u64,
-    /// Checks for absence, and those for presence or a value.
+    /// Checks for absence; then, checks for presence or a value.
     absent: u64,
     seen: u64,
     /// Checks that a range is empty.
@@ -53,7 +52,7 @@ pub(crate) fn assert_obeyed(batch: &Batch) {
     assert!(blob.puts <= blob.absent + blob.seen, "a blob changes only as it was read");
 }
 
-/// By the byte of the tag.
+/// Counts by the byte of the tag.
 fn count(batch: &Batch) -> [Counts; 1 << 8] {
     let mut counts = std::array::from_fn(|_| Counts::default());
     for check in &batch.checks {

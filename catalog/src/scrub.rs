@@ -1,7 +1,7 @@
-//! Scrubbing: how far each group is, and what was found of each blob.
+//! Scrubbing: the progress of each group, and the findings of each blob.
 //!
-//! A finding is recorded when a scrub finds damage, and changed as that is repaired; it goes when the next scrub finds
-//! the blob sound, or with the blob. So the findings are few, and say what is known to be damaged now.
+//! A finding is recorded when a scrub finds damage, and changes when the damage is repaired. It is deleted when the
+//! next scrub finds the blob sound, or with the blob. So findings are few and describe the damage that is known now.
 
 use crate::catalog::{Catalog, Cursor, Page};
 use crate::error::CatalogError;
@@ -13,35 +13,35 @@ use model::{BlobId, DriveId, GroupId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// How far the scrub of a group is. Times are modelled, in nanoseconds.
+/// The progress of the scrub of a group. Times are modelled, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubPass {
-    /// Grows with each time that it is recorded.
+    /// Grows each time that the pass is recorded.
     pub serial: u64,
-    /// When its period began.
+    /// Start of its period.
     pub began_ns: u64,
-    /// It is over the blobs with numbers below this; `None` until that is known.
+    /// It covers the blobs with numbers below this; `None` until that is known.
     pub end: Option<u64>,
-    /// The blobs up to this one are done.
+    /// The last blob that is done.
     pub done: Option<BlobId>,
-    /// Whether all are.
+    /// True if all blobs are done.
     pub complete: bool,
-    /// Bytes of stacks in the group when it began.
+    /// Bytes of stacks in the group at its start.
     pub total_bytes: u64,
     /// Its counts.
     pub counts: ScrubCounts,
-    /// When the last pass was completed, and its counts.
+    /// Time at which the last pass was completed, and its counts.
     pub last: Option<(u64, ScrubCounts)>,
-    /// The day of modelled time on which the group was last woken for it alone, and how often.
+    /// The last day of modelled time on which the group was woken only for the scrub, and the number of these wakes.
     pub own_wakes: (u32, u32),
-    /// The operator asked for it.
+    /// True if the operator requested it.
     pub requested: bool,
 }
 
 /// Counts of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubCounts {
-    /// Blobs that it is through with.
+    /// Blobs that are done.
     pub blobs: u64,
     /// Bytes of their stacks.
     pub stack_bytes: u64,
@@ -49,26 +49,26 @@ pub struct ScrubCounts {
     pub damaged_stacks: u64,
     /// Of those, repaired.
     pub repaired_stacks: u64,
-    /// Blobs of which data is lost.
+    /// Blobs with lost data.
     pub lost_blobs: u64,
     /// Stacks that could not be read.
     pub unread_stacks: u64,
 }
 
-/// What a scrub has found of a blob.
+/// The findings of scrubs about a blob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubFinding {
     /// The blob.
     pub blob: BlobId,
     /// Its group.
     pub group: GroupId,
-    /// When it was found, in milliseconds of the Unix epoch.
+    /// Time of the finding, in milliseconds of the Unix epoch.
     pub found_ms: u64,
     /// The stacks that are damaged.
     pub damaged: Vec<DamagedStack>,
-    /// The indices of stacks that were damaged and are repaired.
+    /// The indices of stacks that were damaged and are now repaired.
     pub repaired: Vec<u8>,
-    /// Payload bytes, from and to, that are lost: too few fragments of their stripes are good.
+    /// Ranges of lost payload bytes, from and to: too few fragments of their stripes are good.
     pub lost: Vec<(u64, u64)>,
 }
 
@@ -79,12 +79,12 @@ pub struct DamagedStack {
     pub index: u8,
     /// Its drive.
     pub drive: DriveId,
-    /// What is wrong with it, for people.
+    /// The flaw, for people.
     pub flaw: String,
 }
 
 impl ScrubFinding {
-    /// What both say of the same blob.
+    /// The combination of two findings about the same blob.
     fn with(mut self, other: &Self) -> Self {
         self.damaged.retain(|stack| other.damaged.iter().all(|also| also.index != stack.index));
         self.damaged.extend(other.damaged.iter().cloned());
@@ -94,7 +94,7 @@ impl ScrubFinding {
 }
 
 impl Catalog {
-    /// Whether scrubs are paused.
+    /// True if scrubs are paused.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -102,7 +102,7 @@ impl Catalog {
         Ok(self.look_up_one(&paused()).await?.unwrap_or(false))
     }
 
-    /// Records whether scrubs are paused.
+    /// Stores whether scrubs are paused.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -110,7 +110,7 @@ impl Catalog {
         self.write(vec![Write::Put(paused(), encode(&is_paused))]).await
     }
 
-    /// How far the scrub of each group is, as it was recorded last.
+    /// The last recorded progress of the scrub of each group.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -122,7 +122,7 @@ impl Catalog {
         .await
     }
 
-    /// The blobs of each group that a scrub could not read, and reads again. A record that is damaged names none.
+    /// The blobs of each group that a scrub could not read and must read again. A damaged record names none.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -138,8 +138,8 @@ impl Catalog {
         Ok(known.map(|(group, blobs)| (GroupId(group), blobs)).collect())
     }
 
-    /// Records how far the scrub of `group` is, and the blobs that it could not read, unless a later state of it is
-    /// recorded already.
+    /// Records the progress of the scrub of `group` and the blobs that it could not read, unless a later state is
+    /// already recorded.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Conflict`].
@@ -173,8 +173,8 @@ impl Catalog {
         }
     }
 
-    /// Records what a scrub has found of a blob: in place of what was known of it, or beside that if it `adds` to what
-    /// was found of another part. False if the blob is gone; nothing is changed then.
+    /// Records a finding about a blob. It replaces the known one, or is combined with it if it `adds` a finding about
+    /// another part. False if the blob is gone; nothing is changed then.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Conflict`].
@@ -201,7 +201,7 @@ impl Catalog {
         }
     }
 
-    /// A scrub has found `blob` sound: what was known of it goes.
+    /// Deletes the finding about `blob`, which a scrub has found sound.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -213,7 +213,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// What scrubs have found of `blob`, if that is anything.
+    /// The finding about `blob`, if any.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -221,7 +221,7 @@ impl Catalog {
         self.look_up_one(&key::scrub_finding(blob)).await
     }
 
-    /// A page of what scrubs have found, by blob.
+    /// A page of findings, by blob.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -233,11 +233,11 @@ impl Catalog {
         self.page(&key::all(Tag::ScrubFinding), after, limit, value).await
     }
 
-    /// Stack `index` of `blob` on `drive`, of which a spare was written beside it, is good again. What is known to be
-    /// damaged of the blob, and where spares may lie, changes with that.
+    /// Records that stack `index` of `blob` on `drive` is good again: a spare was written beside it. The finding about
+    /// the blob and its spare targets change with it.
     ///
     /// # Errors
-    /// [`CatalogError::Store`], after which it may be so or not; [`CatalogError::Conflict`].
+    /// [`CatalogError::Store`], after which it may be recorded or not; [`CatalogError::Conflict`].
     pub async fn end_repair(&self, blob: BlobId, index: u8, drive: DriveId) -> Result<(), CatalogError> {
         let at = key::scrub_finding(blob);
         let mut retries = self.retries();
@@ -258,9 +258,9 @@ impl Catalog {
         }
     }
 
-    /// A page of the blobs that have a stack on any of `drives`, with numbers above `after` and below `end`: those that
-    /// something lives in, and behind which blob to go on. If any k + r drives of a group include one of `drives`, the
-    /// pages are of all blobs of the group.
+    /// A page of the blobs with living versions that have a stack on any of `drives`, with numbers above `after` and
+    /// below `end`, and the blob after which the next page begins. If any k + r drives of a group include one of
+    /// `drives`, the pages have all of these blobs of the group.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -276,7 +276,7 @@ impl Catalog {
             let behind = after.map(|blob| Cursor(key::on_drive(*drive, blob)));
             let page = self.entries(&key::all_on_drive(*drive), behind.as_ref(), limit).await?;
             let of_drive = ids_of(&page.items)?;
-            // What lies on the drive behind a page that is full is not known.
+            // The stacks on the drive after a full page are unknown.
             if page.next.is_some() {
                 known_to = of_drive.last().copied().into_iter().chain(known_to).min();
             }
@@ -299,15 +299,15 @@ impl Catalog {
     }
 }
 
-/// Before the number of a group in the name of what its scrub could not read.
+/// Key prefix of the unread blobs of a scrub, before the number of the group.
 const UNREAD: &str = "scrub-unread/";
 
-/// Where it is recorded which blobs of `group` a scrub could not read.
+/// Key of the record of the blobs of `group` that a scrub could not read.
 fn unread(group: GroupId) -> Vec<u8> {
     key::meta(&format!("{UNREAD}{:08x}", group.0))
 }
 
-/// Where it is recorded whether scrubs are paused.
+/// Key of the record that scrubs are paused.
 fn paused() -> Vec<u8> {
     key::meta("scrub-paused")
 }

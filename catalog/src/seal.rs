@@ -1,12 +1,12 @@
-//! The seal of a stored value: when it was committed, and a checksum that is bound to its key.
+//! The seal of a stored value: the batch that committed it, and a checksum that is bound to its key.
 //!
 //! ```text
 //! | body | commit sequence number, u64 LE | CRC-32C, u32 LE |
 //! ```
 //! The checksum covers the key's length (u32 LE), the key, the body and the sequence number. A value that a flipped bit
-//! changed, or that retries up under another key, does not open; so no record is ever taken for another's.
+//! changed, or that is found under another key, does not open; so no record is ever taken for another.
 //!
-//! A store seals a value when it commits it, since only then is the sequence number known.
+//! A store seals a value when it commits it, since the sequence number is known only then.
 
 use crate::error::{CatalogError, readable};
 use crc_fast::{CrcAlgorithm, Digest};
@@ -16,12 +16,12 @@ use model::sabotage::{Sabotage, is_on};
 /// Bytes of a seal.
 pub const SEAL_BYTES: usize = 8 + 4;
 
-/// A value as it lies in a store.
+/// A value in its stored form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed(Vec<u8>);
 
 impl Sealed {
-    /// `body` as it lies under `key` when the batch `sequence` has put it there.
+    /// The stored form of `body` under `key` when the batch `sequence` writes it.
     pub fn seal(key: &[u8], mut body: Vec<u8>, sequence: Sequence) -> Self {
         body.extend_from_slice(&sequence.0.to_le_bytes());
         let crc = checksum(key, &body);
@@ -40,7 +40,7 @@ impl Sealed {
         &self.0
     }
 
-    /// The body and the batch that wrote it, if this is what was put under `key`.
+    /// The body and the batch that wrote it, if this was written under `key`.
     ///
     /// # Errors
     /// [`CatalogError::Damaged`].
@@ -56,8 +56,8 @@ impl Sealed {
         Ok((body, Sequence(u64::from_le_bytes(*sequence))))
     }
 
-    /// This value with the one bit flipped back that prevents it from opening under `key`, if there is such a bit. Of a
-    /// value that is damaged worse there is one by chance in one of millions: for what is checked again where it leads.
+    /// This value with one bit flipped, if that makes it open under `key`. A value with worse damage opens this way by
+    /// chance in one of millions of cases: only for records whose targets are checked again.
     pub(crate) fn with_a_bit_flipped_back(&self, key: &[u8]) -> Option<Self> {
         let flipped = |bit: usize| {
             let mut bytes = self.0.clone();
@@ -72,7 +72,7 @@ impl Sealed {
         self.0.len() == body.len() + SEAL_BYTES && self.0.starts_with(body)
     }
 
-    /// Its body, unchecked: to be replaced or removed, never to be believed.
+    /// Its body, unchecked: only for replacing or removing it, never for use.
     pub(crate) fn unproven_body(&self) -> &[u8] {
         &self.0[..self.0.len().saturating_sub(SEAL_BYTES)]
     }
@@ -99,7 +99,7 @@ mod tests {
         let sealed = Sealed::seal(b"Oa", b"body".to_vec(), Sequence(7));
         assert_eq!(sealed.open(b"Oa").unwrap(), (&b"body"[..], Sequence(7)));
         assert!(sealed.open(b"Ob").is_err());
-        // The boundary of key and body is part of what is covered.
+        // The boundary between key and body is covered, too.
         let shifted = Sealed::seal(b"O", b"abody".to_vec(), Sequence(7));
         assert!(Sealed::from_bytes(shifted.as_bytes()[1..].to_vec()).open(b"Oa").is_err());
     }

@@ -1,21 +1,22 @@
-//! Snapshots: all records of a catalog as of one moment, in a file of their own, written while it is in use.
+//! Snapshots: all records of a catalog at one moment, in a separate file that is written while the catalog is in use.
 //!
-//! A snapshot is fuzzy while it is made: pages of records are read while batches go on, and each batch that is
-//! committed meanwhile is written beside them, as it is logged. What a batch writes is absolute, so that all records
-//! and then all batches give the state after the last of these, whatever of them a page had already. The end says what
-//! keys there are then. A page can show a batch before the followers are notified of it, so the snapshot waits for
-//! these notifications before it writes the end.
+//! A snapshot is fuzzy while it is made: pages of records are read while batches continue, and each batch that is
+//! committed meanwhile is written between them, as it is logged. A batch writes absolute values, so all records and
+//! then all batches give the state after the last batch, even if a page already shows some of them. The end has the
+//! digest of the keys at that point. A page can show a batch before the followers are notified of it, so the snapshot
+//! waits for these notifications before it writes the end.
 //!
 //! ```text
 //! | header, 72 bytes | frames | end frame |
 //! header  | "LARDSNAP" | version 1, u32 | zero, u32 | rack's UUID, 16 | number before, u64 | keys then, 16 |
 //!         | made, milliseconds of the Unix epoch, u64 | zero, u32 | CRC-32C of the 68 bytes before, u32 |
-//! frame   | kind, u8 | length, u32 | so many bytes | CRC-32C of all before in this frame, u32 |
+//! frame   | kind, u8 | length, u32 | payload, length bytes | CRC-32C of all before in this frame, u32 |
 //! 1       records: for each | key length, u32 | value length, u32 | key | value with its seal |
 //! 2       a batch, as it is logged (`log_entry.rs`)
 //! 3       the end: | number after, u64 | keys then, 16 | records, u64 | batches, u64 | CRC-64/NVME of all before it |
 //! ```
-//! All little-endian. Records are in key order; batches stand between them, in theirs. A file without its end is none.
+//! All little-endian. Records are in key order, with the batches between them in commit order. A file without its end
+//! is not a snapshot.
 
 mod format;
 mod load;
@@ -36,13 +37,13 @@ use std::io::Write;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Bytes of batches that may wait while records are read: a store that is written to faster is not worth waiting for.
+/// Bytes of batches that may wait while records are read: a faster store is not worth waiting for.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// A key that no record has: every key begins with a letter.
 const NO_KEY: &[u8] = b"\0";
 
-/// What a snapshot has.
+/// The content of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotTotals {
     /// The number of the last batch in it.
@@ -63,7 +64,7 @@ struct Meanwhile(Mutex<Waiting>);
 struct Waiting {
     entries: Vec<(Sequence, Vec<u8>)>,
     bytes: usize,
-    /// Some were left out, since too many waited.
+    /// Some were left out, since too many bytes waited.
     overflowed: bool,
 }
 
@@ -91,7 +92,7 @@ impl Catalog {
     /// records or a batch, and is made in the thread of the caller.
     ///
     /// # Errors
-    /// [`SnapshotError`]; what was written is no snapshot then.
+    /// [`SnapshotError`]; the written bytes are then not a snapshot.
     pub async fn snapshot(
         &self,
         rack: [u8; 16],
@@ -124,7 +125,7 @@ impl Catalog {
     /// in order, so its answer to a batch that fails its check, and changes nothing, comes after these notifications.
     async fn wait_for_followers(&self) {
         let fails = Batch::new(vec![Check::Present(NO_KEY.to_vec())], Vec::new());
-        // Any answer will do.
+        // Any answer is sufficient.
         let _ = self.store.commit(fails).await;
     }
 }

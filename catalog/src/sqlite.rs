@@ -3,17 +3,16 @@
 //! Invariants:
 //! - all changes go through one writer thread, which puts every waiting batch into one transaction (group commit) and
 //!   answers them once it is durable, so that all of them share one sync: that of SQLite's own log (WAL, `synchronous =
-//!   FULL`), or of the log in front of the store, if there is one (`catalog/src/log.rs`);
-//! - behind a log, commits wait in memory and are folded into the file many at once; all readers see them
+//!   FULL`), or that of the log in front of the store, if it has one (`catalog/src/log.rs`);
+//! - if a log is in front, commits wait in memory and are folded into the file many at once; all readers see them
 //!   (`overlay.rs`);
-//! - a file with a log in front says so, and is opened without it only after it was closed in order;
-//! - reads use connections of their own, which never wait for the writer and see every batch that was answered;
+//! - a file with a log in front is marked, and is opened without the log only after it was closed in order;
+//! - reads use separate connections, which never wait for the writer and see every batch that was answered;
 //! - one process at a time: a lock on the file beside it is held from open until the writer has ended;
-//! - after an error that leaves open what is durable (a failed sync), nothing is written until the file is opened
+//! - after an error that leaves it unknown what is durable (a failed sync), nothing is written until the file is opened
 //!   again;
-//! - everything that is read after an open is durable, whatever became of the sync before it (`settle.rs`);
-//! - after an open a search finds whatever the file holds, and any records that are missing are known to be
-//!   (`mend.rs`);
+//! - everything that is read after an open is durable, regardless of an earlier failed sync (`settle.rs`);
+//! - after an open a search finds every record in the file, and missing records are known to be missing (`mend.rs`);
 //! - a store that is opened read-only changes neither the file nor its log.
 
 mod failure;
@@ -58,7 +57,7 @@ use writer::{Counters, Writer};
 
 /// Connections of a store that is opened read-only.
 const READ_ONLY_READERS: usize = 2;
-/// Faults of the pages that are reported.
+/// Maximum number of reported page faults.
 const PAGE_FAULTS_MAX: u32 = 20;
 
 /// See [`SqliteOptions::cover_after_bytes`].
@@ -67,18 +66,18 @@ const COVER_AFTER_BYTES: u64 = 128 << 20;
 /// Options of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// How many scans may run at once, and how many look-ups. At least 1.
+    /// Number of scans, and number of look-ups, that may run at once. At least 1.
     pub readers: usize,
-    /// The size that the file may grow to, in bytes (rounded down to whole pages); beyond, commits answer
-    /// [`StoreError::Full`]. `None` leaves it to the disk.
+    /// Maximum size of the file in bytes (rounded down to whole pages); beyond it, commits return [`StoreError::Full`].
+    /// `None` leaves the limit to the disk.
     pub max_bytes: Option<u64>,
-    /// Batches get sequence numbers above this one, and above all that the file has seen. A server derives it from the
-    /// wall clock, so that a file restored from a backup does not use numbers again.
+    /// Batches get sequence numbers above this one and above all in the file. A server derives it from the wall clock,
+    /// so a file that was restored from a backup does not use numbers again.
     pub sequence_min: Sequence,
-    /// Gives up records that are missing: the file counts as complete from now on.
+    /// Accepts missing records: the file counts as complete from now on.
     pub accept_incomplete: bool,
-    /// Bytes logged in front of the store, with payloads, after which the store is made durable, so that the log may
-    /// forget them. Bounds what a start replays.
+    /// Bytes, with payloads, that are logged in front of the store before the store is made durable, so that the log
+    /// may forget them. Limits what a start replays.
     pub cover_after_bytes: u64,
     /// The log is held if it does not lead to the file, or the file takes batches from it: see [`Store::holds_log`].
     pub holds_log: bool,
@@ -104,26 +103,26 @@ pub struct SqliteStats {
     pub batches: u64,
     /// Transactions that they were put into.
     pub transactions: u64,
-    /// How often the store was made durable for its log.
+    /// Number of times that the store was made durable for its log.
     pub covers: u64,
 }
 
 /// A [`Store`] in one SQLite file.
 pub struct SqliteStore {
-    // Fields are dropped in this order: the readers go first, so that the writer closes last and folds the log into the
+    // Fields are dropped in this order: the readers first, so that the writer closes last and folds the log into the
     // file; only then may another process open it.
     pool: Pool,
     lookups: Lookups,
     /// `None` if it is opened read-only.
     writer: Option<Writer>,
-    /// What its log has and the file has not.
+    /// The changes that its log has and the file lacks.
     overlay: Arc<Overlay>,
     counters: Arc<Counters>,
     incomplete: Option<String>,
     behind_log: Option<String>,
     log_use: Arc<LogUse>,
     followers: Arc<Followers>,
-    /// None of a view, which lives no longer than the store that it is of.
+    /// `None` for a view, which does not outlive its store.
     _lock: Option<File>,
 }
 
@@ -132,7 +131,7 @@ impl SqliteStore {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] if it is another kind of file or damaged, [`StoreError::Unusable`] if it was written by
-    /// a newer Larder or is open elsewhere; the message names the path and says what to do.
+    /// a newer Larder or is open elsewhere; the message has the path and a remedy.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(path, SqliteOptions::default())
     }
@@ -145,8 +144,8 @@ impl SqliteStore {
         Self::open_behind(path.as_ref(), options, None)
     }
 
-    /// As [`SqliteStore::open_with`], with `log` in front: what the file does not have yet is taken from there. If the
-    /// two do not fit, [`Store::behind_log`] says so, and nothing is taken.
+    /// As [`SqliteStore::open_with`], with `log` in front: the file takes from it the batches that it lacks. If the two
+    /// do not fit, [`Store::behind_log`] reports it, and nothing is taken.
     ///
     /// # Errors
     /// As [`SqliteStore::open`].
@@ -174,10 +173,10 @@ impl SqliteStore {
             committer.holds_log = options.holds_log;
             behind_log = settle_with_log(&mut committer, &mut walked, options.accept_incomplete)?;
             let is_whole = walked.flaw().is_none() || options.accept_incomplete;
-            // The log alone may have the missing records, and the file may be made again from there.
+            // The missing records may be only in the log, from which the file may be remade.
             committer.log_use.forgets_nothing.store(!is_whole, Ordering::Relaxed);
             if behind_log.is_none() && is_whole {
-                // So that the log is bounded, however often a server is killed right after its start.
+                // This bounds the log even if a server is repeatedly killed right after its start.
                 committer.cover().map_err(|failure| committer.break_after(failure))?;
             }
             overlay = Arc::new(Overlay::of_a_writer());
@@ -197,16 +196,16 @@ impl SqliteStore {
         Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, followers, _lock: lock })
     }
 
-    /// True if the log ended with batches of a copy that is not the newest one when this was opened: somebody has used
-    /// that since.
+    /// True if, when this was opened, the log ended with batches of a copy that is not the newest one: that copy was
+    /// used since then.
     pub fn log_ended_aside(&self) -> bool {
         self.log_use.ended_aside.load(Ordering::Relaxed)
     }
 
-    /// Makes a new file at `path`, and has `fill` fill its records, which are empty.
+    /// Creates a new file at `path` and lets `fill` fill its records, which are empty.
     ///
     /// # Errors
-    /// As [`SqliteStore::open`], and those of `fill`.
+    /// As [`SqliteStore::open`]; also the errors of `fill`.
     pub(crate) fn fill<T>(
         path: &Path,
         fill: impl FnOnce(&mut dyn Records) -> Result<T, FillError>,
@@ -217,26 +216,26 @@ impl SqliteStore {
         fill(&mut SqliteRecords::new(connection, path))
     }
 
-    /// True if the file at `path` was not closed in order behind a log: it must not be opened without that. False of a
-    /// file that is not there or cannot be read, which opening it says.
+    /// True if the file at `path` has a log and was not closed in order: it must not be opened without the log. False
+    /// if the file does not exist or cannot be read; opening it reports that.
     pub fn needs_log(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         path.exists() && file::open_read_only(path).is_ok_and(|file| schema::needs_log(&file).unwrap_or(false))
     }
 
-    /// The same, and true of a file that cannot be read.
+    /// As [`SqliteStore::needs_log`], but true for a file that cannot be read.
     pub fn may_need_log(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         path.exists() && file::open_read_only(path).map_or(true, |file| schema::needs_log(&file).unwrap_or(true))
     }
 
-    /// Opens the catalog file at `path`, which must exist, to look at it, and walks through it once: records that are
-    /// missing show in [`Store::incomplete`], also where a start would rewrite the file. Every commit is refused. What
-    /// only `log`, the log in front of it, has, is seen as after a start, and stays there.
+    /// Opens the catalog file at `path`, which must exist, read-only, and reads all of it once: missing records show in
+    /// [`Store::incomplete`], even where a start would rewrite the file. Every commit is refused. Batches that only
+    /// `log`, the log in front of it, has are visible as after a start, and stay there.
     ///
     /// # Errors
-    /// [`StoreError::Unusable`] if it is another kind of file, written by a newer Larder or open elsewhere; or not
-    /// closed in order, and there is no `log`.
+    /// [`StoreError::Unusable`] if it is another kind of file, was written by a newer Larder or is open elsewhere, or
+    /// if it was not closed in order and `log` is `None`.
     pub fn open_read_only(path: impl AsRef<Path>, log: Option<Arc<dyn CommitLog>>) -> Result<Self, StoreError> {
         let path: Arc<Path> = path.as_ref().into();
         let lock = file::lock(&path)?;
@@ -245,7 +244,7 @@ impl SqliteStore {
         let sequence = statements::read_sequence(&readers[0]).map_err(|error| store_error(&path, &error))?;
         let mut sequence = sequence.unwrap_or_default();
         let (mut changes, mut behind_log) = (Overlay::of(Changes::new()), None);
-        // A file that cannot be walked to its end is a finding, not a reason to refuse a look at the rest.
+        // A file that cannot be read to its end is a finding, and no reason to refuse access to the rest.
         let incomplete = match Walk::through(&readers[0]) {
             Err(error) => Some(error.to_string()),
             Ok(mut walked) => {
@@ -370,8 +369,8 @@ impl Store for SqliteStore {
     }
 }
 
-/// Takes from the log what the file does not have, so that from here on the file and the end of the log are the same
-/// state, durably. Why they do not fit, if they do not.
+/// Takes from the log the batches that the file lacks, so that the file and the end of the log are the same state,
+/// durably. Returns the reason if the two do not fit.
 fn settle_with_log(
     committer: &mut Committer<SqliteRecords>,
     walked: &mut Walk,
@@ -387,7 +386,7 @@ fn settle_with_log(
     }
 }
 
-/// The number of the last batch of the file.
+/// The number of the file's last batch.
 fn last_sequence(connection: &Connection, path: &Path) -> Result<Sequence, StoreError> {
     let say = |error: rusqlite::Error| store_error(path, &error);
     if let Some(sequence) = statements::read_sequence(connection).map_err(say)? {

@@ -34,40 +34,40 @@ pub struct StagedSlot {
     pub bytes: u64,
 }
 
-/// Which staged versions are listed, by the moments at which they were staged, in milliseconds of the Unix epoch.
+/// A filter of staged versions by their staging times, in milliseconds of the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StagedWhen {
-    /// Those staged then or before.
+    /// Includes versions staged at this time or before.
     pub until_ms: u64,
-    /// And those staged after this: in a future of which the clock has stepped back.
+    /// Includes versions staged after this: in a future from which the clock has stepped back.
     pub beyond_ms: u64,
 }
 
 impl StagedWhen {
-    /// Those staged at `until_ms` or before.
+    /// The versions staged at `until_ms` or before.
     pub fn until(until_ms: u64) -> Self {
         Self { until_ms, beyond_ms: u64::MAX }
     }
 
-    /// Whether a version is listed that was staged at `staged_ms`.
+    /// True if a version that was staged at `staged_ms` is included.
     pub fn includes(self, staged_ms: u64) -> bool {
         staged_ms <= self.until_ms || staged_ms > self.beyond_ms
     }
 }
 
-/// Bytes of a blob that are dead since a change.
+/// Bytes of a blob that a change made dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadBytes {
     /// The group of the blob.
     pub group: GroupId,
     /// The blob.
     pub blob: BlobId,
-    /// How many bytes.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
 impl Catalog {
-    /// At most `limit` staged versions behind `after`, by bucket and key, that were staged `when`.
+    /// At most `limit` staged versions after `after`, by bucket and key, that `when` includes.
     pub async fn staged_page(
         &self,
         after: Option<&Cursor>,
@@ -109,7 +109,7 @@ impl Catalog {
         self.page(&key::staged(bucket, prefix), after, STEP, staged_version).await
     }
 
-    /// For each of `versions` its bucket, its key and its record, if it is in the workshop and they are sound.
+    /// For each of `versions` its bucket, its key and its record, if it is in the workshop and the records are sound.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -127,7 +127,7 @@ impl Catalog {
         Ok(found.collect())
     }
 
-    /// The staged versions in total. Reads the whole index: for boot.
+    /// The staged versions in total. Reads the whole index; meant for boot.
     pub async fn staged_usage(&self) -> Result<StagedUsage, CatalogError> {
         let mut usage = StagedUsage::default();
         self.each_entry(&key::all(Tag::Aged), aged, |(_, bytes)| {
@@ -138,8 +138,8 @@ impl Catalog {
         Ok(usage)
     }
 
-    /// A page of the slots that hold a living version each; for those of parts see [`Catalog::part_slots`]. May be
-    /// short of `limit` before the last page, and without those whose record is damaged: see
+    /// A page of the slots that each hold a living version; for slots of parts see [`Catalog::part_slots`]. A page
+    /// before the last may have fewer than `limit`. Without versions whose record is damaged: see
     /// [`Catalog::quarantined`].
     pub async fn staged_slots(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<StagedSlot>, CatalogError> {
         let slot = |entry: &Entry| {
@@ -153,8 +153,8 @@ impl Catalog {
     }
 
     /// Moves `version` of the object at `(bucket, key)`, whose bytes were copied to the workshop file of `slot`, out of
-    /// `blob`, where they are dead from now on. `None` if it is not there any more; then the caller frees the slot. The
-    /// time at which it was staged first stays, so that it is among the first to migrate again.
+    /// `blob`, where they are dead from now on. `None` if it is no longer there; then the caller frees the slot. The
+    /// time of its first staging stays, so it is among the first to migrate again.
     ///
     /// # Errors
     /// [`CatalogError::Conflict`].
@@ -168,8 +168,8 @@ impl Catalog {
         self.restage_with(at, version, blob, (slot, None)).await
     }
 
-    /// As [`Catalog::restage`], with the bytes of the workshop file of `slot`, which become durable along with the
-    /// move, as in [`Catalog::put_logged_object`].
+    /// As [`Catalog::restage`], with the bytes of the workshop file of `slot`, which become durable with the move, as
+    /// in [`Catalog::put_logged_object`].
     ///
     /// # Errors
     /// As [`Catalog::restage`].
@@ -218,13 +218,13 @@ impl Catalog {
     }
 }
 
-/// The time at which the version of an entry of the index by age was staged, and its length.
+/// The staging time and the length of the version in an entry of the index by age.
 pub(crate) fn aged(entry: &Entry) -> Result<(u64, u64), CatalogError> {
     let [staged_ms, _] = key::numbers(&entry.key)?;
     Ok((staged_ms, value(entry)?))
 }
 
-/// The version of an entry of the index of staged versions.
+/// The version in an entry of the index of staged versions.
 fn staged_version(entry: &Entry) -> Result<Version, CatalogError> {
     let StagedMark { version, bytes, staged_ms, slot } = value(entry)?;
     let (bucket, key) = key::bucket_and_key(&entry.key)?;

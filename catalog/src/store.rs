@@ -9,7 +9,7 @@ use lineage::Sequence;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The answer of a store, some time later.
+/// The future answer of a store.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// A key with its value.
@@ -24,9 +24,9 @@ pub struct Entry {
 /// Keys from `start` to `end`, in byte order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
-    /// Where it begins.
+    /// The start of the range.
     pub start: Bound<Vec<u8>>,
-    /// Where it ends.
+    /// The end of the range.
     pub end: Bound<Vec<u8>>,
 }
 
@@ -35,7 +35,7 @@ pub struct KeyRange {
 pub enum Check {
     /// The key has no value.
     Absent(Vec<u8>),
-    /// The key has a value, whichever.
+    /// The key has a value; any value holds.
     Present(Vec<u8>),
     /// The value of the key has exactly this body.
     Is(Vec<u8>, Vec<u8>),
@@ -48,31 +48,31 @@ pub enum Check {
 pub enum Write {
     /// Set the key's value to this body, sealed with the sequence number of the batch.
     Put(Vec<u8>, Vec<u8>),
-    /// Remove the key, if it is there.
+    /// Remove the key, if it has a value.
     Delete(Vec<u8>),
     /// Remove every key of the range.
     DeleteRange(KeyRange),
 }
 
-/// Changes that happen together or not at all.
+/// Changes that are applied together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// The preconditions.
     pub checks: Vec<Check>,
     /// The changes.
     pub writes: Vec<Write>,
-    /// Bytes that become durable along with them, where a log takes them.
+    /// Bytes that become durable with the changes, if a log takes them.
     pub payload: Option<Payload>,
 }
 
-/// The bytes of a small object, which the log in front of a store holds from the batch on that makes them visible.
+/// The bytes of a small object, which the log in front of a store holds from the batch that makes them visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// The slot under which they are found again. Used once by one catalog.
+    /// The slot under which they are found. A catalog uses it once.
     pub slot: u64,
-    /// What they are sorted by when they leave the log: the bucket, a zero byte, the key.
+    /// The sort key of the bytes when they leave the log: the bucket, a zero byte, the key.
     pub name: Vec<u8>,
-    /// They themselves.
+    /// The bytes.
     pub bytes: Bytes,
 }
 
@@ -84,7 +84,7 @@ impl Payload {
 }
 
 impl Batch {
-    /// These changes under these preconditions.
+    /// A batch with these preconditions and these changes.
     pub fn new(checks: Vec<Check>, writes: Vec<Write>) -> Self {
         Self { checks, writes, payload: None }
     }
@@ -92,37 +92,36 @@ impl Batch {
 
 /// A durable store of ordered keys.
 ///
-/// The checks of a batch are evaluated before any of its writes; the writes are then done in their order. Batches are
-/// applied one after another: each sees the ones before it whole, and gets a [`Sequence`] above all of theirs. A
+/// The checks of a batch are evaluated before any of its writes; the writes are then applied in order. Batches are
+/// applied one after another: each sees all earlier ones completely, and gets a [`Sequence`] above all of theirs. A
 /// `commit` whose future is dropped may or may not happen.
 ///
-/// Values are returned as they lie on the medium: the caller opens their seals.
+/// Values are returned in their stored form: the caller opens their seals.
 pub trait Store: Send + Sync + 'static {
-    /// The value of `key`, as of the last batch that was answered.
+    /// The value of `key` as of the last answered batch.
     fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>>;
     /// The values of `keys`, in their order, as of one moment.
     fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>>;
     /// At most `limit` entries of `range`, in key order, as of one moment.
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>>;
-    /// Applies `batch` if all its checks hold; durable when it answers. [`StoreError::CheckFailed`] changes nothing.
+    /// Applies `batch` if all its checks hold. Durable when it returns. [`StoreError::CheckFailed`] changes nothing.
     ///
     /// # Panics
     /// If it has a payload, and no log takes it ([`Store::takes_payloads`]).
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()>;
-    /// The number of the last batch that changed something. The next one gets a higher one.
+    /// The number of the last batch that changed something. The next batch gets a higher one.
     fn sequence(&self) -> Sequence;
-    /// The store as it is after the last batch, read-only: later batches do not show in it, for as long as it is there.
-    /// Of a file, what is written meanwhile stays in its log, so it is not for long.
+    /// The store after the last batch, read-only: later batches never show in it. For a file, later writes stay in its
+    /// log as long as the view exists, so it is for short use.
     fn view(&self) -> StoreFuture<'_, Arc<dyn Store>> {
         let none = StoreError::Failed("there are no views of this store".into());
         Box::pin(std::future::ready(Err(none)))
     }
-    /// The faults of the medium's own structure, in its words: none but in a file.
+    /// The faults in the medium's own structure, in its words; only a file can have faults.
     fn check_pages(&self) -> StoreFuture<'_, Vec<String>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
-    /// A description of missing records, if some that should be here are not. A key that is not found may be one of
-    /// them.
+    /// A description of missing records, if some are missing. A key that is not found may be one of them.
     fn incomplete(&self) -> Option<&str> {
         None
     }
@@ -130,7 +129,7 @@ pub trait Store: Send + Sync + 'static {
     fn is_read_only(&self) -> bool {
         false
     }
-    /// Why nothing is committed any more before the next start, if a failure left open what is durable.
+    /// The reason why nothing is committed before the next start, if a failure left it unknown what is durable.
     fn stopped(&self) -> Option<&str> {
         None
     }
@@ -138,17 +137,17 @@ pub trait Store: Send + Sync + 'static {
     fn is_full(&self) -> bool {
         false
     }
-    /// True if a log stands in front of the store, which takes the payloads of batches.
+    /// True if a log is in front of the store, which takes the payloads of batches.
     fn takes_payloads(&self) -> bool {
         false
     }
-    /// Why the log in front of the store has acknowledged batches that the store has not, if that was so when it was
-    /// opened: the store is an older one that was put back, or the log belongs to another.
+    /// The reason why, at open, the log in front of the store had acknowledged batches that the store lacked: the store
+    /// is a restored older copy, or the log belongs to another store.
     fn behind_log(&self) -> Option<&str> {
         None
     }
-    /// From now on the log in front of the store, if there is one, forgets nothing: what another copy of the store
-    /// needs may be there.
+    /// Makes the log in front of the store, if it has one, retain everything from now on: the log may hold what another
+    /// copy of the store needs.
     fn retain_log(&self) {}
     /// True if the log in front of the store is held, and forgets nothing before [`Store::release_log`]: it does not
     /// lead to the store, which was made again from it; or the store took batches from it when it was opened, which
@@ -156,14 +155,14 @@ pub trait Store: Send + Sync + 'static {
     fn holds_log(&self) -> bool {
         false
     }
-    /// What the log had when the store was opened is of no use any more: a copy of the store is kept elsewhere.
+    /// Releases the entries that the log had when the store was opened: a copy of the store is stored elsewhere.
     fn release_log(&self) {}
-    /// Sets if this is an older copy of the store, where a log stands in front: its batches are logged aside then, so
-    /// that they are no sign against the newest copy, and what the log had before is retained for that. A store that is
-    /// behind its log does so by itself, unless it is set otherwise.
+    /// Sets whether this is an older copy of a store with a log. The batches of an older copy are logged aside, so they
+    /// do not count against the newest copy, and the log retains its earlier entries for that copy. A store that is
+    /// behind its log is set aside by itself, unless it is set otherwise.
     fn set_aside(&self, _is_aside: bool) {}
-    /// `follower` gets every batch that is committed from now on: after which one. `None` if the store has no
-    /// followers, since nothing is committed to it.
+    /// Passes to `follower` every batch that is committed from now on. Returns the last batch before these; `None` if
+    /// the store has no followers because nothing is committed to it.
     fn follow(&self, _follower: &Arc<dyn Follower>) -> Option<FollowedFrom> {
         None
     }
@@ -180,12 +179,12 @@ impl KeyRange {
         Self { start: Bound::Included(prefix.to_vec()), end: after_prefix(prefix) }
     }
 
-    /// All keys that begin with `prefix` and lie behind `key`.
+    /// All keys that begin with `prefix` and follow `key`.
     pub fn prefix_after(prefix: &[u8], key: &[u8]) -> Self {
         Self { start: Bound::Excluded(key.to_vec()), end: after_prefix(prefix) }
     }
 
-    /// The key that the range begins with or behind; `None` if it begins with the first of all.
+    /// The key at or after which the range begins; `None` if it begins with the first key.
     pub(crate) fn first_key(&self) -> Option<&[u8]> {
         match &self.start {
             Bound::Included(key) | Bound::Excluded(key) => Some(key),
@@ -193,7 +192,8 @@ impl KeyRange {
         }
     }
 
-    /// The same keys as `start <= key < end`, where no `end` is unbounded. The key behind `k` is `k` and a zero byte.
+    /// The same keys as `start <= key < end`; an `end` of `None` is unbounded. The key after `k` is `k` and a zero
+    /// byte.
     pub(crate) fn half_open(self) -> (Vec<u8>, Option<Vec<u8>>) {
         let start = match self.start {
             Bound::Unbounded => Vec::new(),
@@ -209,13 +209,13 @@ impl KeyRange {
     }
 }
 
-/// The smallest key behind `key`.
+/// The smallest key after `key`.
 fn successor(mut key: Vec<u8>) -> Vec<u8> {
     key.push(0);
     key
 }
 
-/// The end of the keys that begin with `prefix`: the smallest key behind them all, if there is one.
+/// The end of the keys that begin with `prefix`: the smallest key after all of them, if one exists.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {

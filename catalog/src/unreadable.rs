@@ -1,8 +1,8 @@
-//! Versions whose bytes cannot be read where they lie. They are in quarantine: no part of a pack, a copy or a job until
-//! they can be read again, are written anew or are deleted.
+//! Versions whose bytes cannot be read at their place. They are in quarantine: not part of a pack, a copy or a job
+//! until they can be read again, are rewritten or are deleted.
 //!
-//! The record goes in the batch that moves the version or takes it away: none outlives its version, and what was read
-//! and moved is not in quarantine any more.
+//! The batch that moves or removes the version deletes its record. So no record outlives its version, and a version
+//! that was read and moved is no longer in quarantine.
 
 use crate::catalog::{Catalog, Cursor, Page};
 use crate::error::CatalogError;
@@ -11,7 +11,7 @@ use crate::record::{Place, PlacedObject, Version, VersionId, encode, value};
 use crate::store::{Batch, Check, Entry, Write};
 use serde::{Deserialize, Serialize};
 
-/// A version that cannot be read, and why.
+/// A version that cannot be read, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unreadable {
     /// Its number.
@@ -22,17 +22,17 @@ pub struct Unreadable {
     pub key: String,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Where it lies.
+    /// Its place.
     pub place: Place,
-    /// When that was found out, in milliseconds of the Unix epoch.
+    /// Time of the first failed read, in milliseconds of the Unix epoch.
     pub since_ms: u64,
     /// The reason, for people.
     pub reason: String,
 }
 
 impl Catalog {
-    /// Records that `found` cannot be read where it lies. False if it is gone or lies elsewhere by now; nothing has
-    /// changed then. For one that is known to be unreadable the first reason stays.
+    /// Records that `found` cannot be read at its place. False if it is gone or elsewhere by now; nothing is changed
+    /// then. For a version that is already known to be unreadable the first reason stays.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Damaged`].
@@ -49,7 +49,7 @@ impl Catalog {
         Ok(self.apply(put).await? || self.read::<Unreadable>(&at).await?.is_some())
     }
 
-    /// `version` can be read after all.
+    /// Records that `version` can be read after all.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -65,7 +65,7 @@ impl Catalog {
         self.read(&key::unreadable(version)).await
     }
 
-    /// For each of `versions`, true if it is known to be unreadable. A single short read, if none is.
+    /// For each of `versions`, true if it is known to be unreadable. Takes a single short read if no version is.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -77,7 +77,7 @@ impl Catalog {
         Ok(self.store.get_many(keys).await?.iter().map(Option::is_some).collect())
     }
 
-    /// How many versions are known to be unreadable, and their bytes. Reads all of their records.
+    /// The number of versions that are known to be unreadable, and their bytes. Reads all of their records.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Damaged`].
@@ -88,7 +88,7 @@ impl Catalog {
         Ok((bytes.len() as u64, bytes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))))
     }
 
-    /// At most `limit` versions that are known to be unreadable, behind `after`, by number.
+    /// At most `limit` versions that are known to be unreadable, after `after`, by number.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Damaged`].

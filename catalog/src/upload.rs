@@ -1,11 +1,11 @@
-//! Uploads in parts: begun, given parts, completed or aborted.
+//! Uploads in parts: their start, their parts, and their completion or abort.
 //!
-//! Each part is a staged file of its own. Completing moves no bytes: in one batch the upload's record goes, and a
-//! version appears whose place is its parts. The records of the parts stay for as long as the version does, since S3
-//! lists them; the slots in them count while the upload is open or the version lies in its parts.
+//! Each part is a separate staged file. Completing moves no bytes: one batch deletes the upload's record and creates a
+//! version whose place is its parts. The records of the parts stay as long as the version does, since S3 lists them;
+//! their slots count while the upload is open or the version is stored in parts.
 //!
-//! A part that is put while its upload is completed or aborted is either part of that or refused: both check every part
-//! they have seen, and that there are no others.
+//! A part that is put while its upload is completed or aborted is either included in that or refused: both check all
+//! parts that they have seen, and that no others exist.
 
 use crate::catalog::{Catalog, Cursor, Page, STEP};
 use crate::error::CatalogError;
@@ -37,17 +37,17 @@ pub struct Completed {
     pub unused: Vec<Part>,
 }
 
-/// Which uploads of a bucket to list.
+/// A request for a page of the uploads of a bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UploadListRequest {
-    /// Only to keys that begin so.
+    /// Only uploads to keys with this prefix.
     pub prefix: String,
-    /// Keys are rolled up to the first occurrence of this behind the prefix. `None` or empty: not at all.
+    /// Keys are rolled up to the first occurrence of this after the prefix. `None` or empty: no rolling up.
     pub delimiter: Option<String>,
-    /// Only uploads behind this key, or to this key and behind that upload. A common prefix of this listing leaves out
-    /// all keys that begin with it.
+    /// Only uploads to keys after this one, or to this key and after that upload. A common prefix of this listing
+    /// leaves out all keys that begin with it.
     pub after: Option<(String, Option<VersionId>)>,
-    /// Uploads and common prefixes together, at most.
+    /// Maximum number of uploads and common prefixes together.
     pub max_uploads: usize,
 }
 
@@ -58,7 +58,7 @@ pub struct UploadListing {
     pub uploads: Vec<(String, Upload)>,
     /// The common prefixes, in order.
     pub common_prefixes: Vec<String>,
-    /// True if there are more entries behind the last of this page.
+    /// True if more entries follow the last of this page.
     pub truncated: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct UploadUsage {
     pub uploads: u64,
     /// Their parts.
     pub parts: u64,
-    /// The bytes of those.
+    /// The bytes of these parts.
     pub bytes: u64,
 }
 
@@ -99,8 +99,8 @@ impl Catalog {
         Err(self.not_there(CatalogError::NoSuchUpload))
     }
 
-    /// Adds a part, which is safe in its slot, to an upload, in the place of the one of that number. That one, whose
-    /// slot the caller frees.
+    /// Adds a part, which is durable in its slot, to an upload, in place of the one with the same number. Returns the
+    /// replaced part, whose slot the caller frees.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchUpload`], [`CatalogError::Conflict`].
@@ -131,19 +131,19 @@ impl Catalog {
         }
     }
 
-    /// At most `limit` parts with numbers above `after`, of an upload or of the version that became of it.
+    /// At most `limit` parts with numbers above `after`, of an upload or of the version that was made of it.
     pub async fn parts_page(&self, number: VersionId, after: u32, limit: usize) -> Result<Vec<Part>, CatalogError> {
         let range = KeyRange::prefix_after(&key::parts(number), &key::part(number, after));
         self.store.scan(range, limit).await?.iter().map(part_of).collect()
     }
 
-    /// Makes an upload the object that `object` describes, of the parts `chosen`, all at once. Numbers the parts anew,
-    /// from 1 on without gaps. `object.modified_ms` counts as the time it was staged.
+    /// Turns an upload into the object that `object` describes, of the parts `chosen`, in one batch. Renumbers the
+    /// parts from 1 on without gaps. `object.modified_ms` counts as the time it was staged.
     ///
     /// # Errors
-    /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchUpload`]; [`CatalogError::NoSuchPart`] if a part is not
-    /// there, has another ETag or is not as long as `object` says; [`CatalogError::PreconditionFailed`] if the
-    /// condition does not hold; [`CatalogError::NoSuchKey`] for `IfMatch` without such a key;
+    /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchUpload`]; [`CatalogError::NoSuchPart`] if a part does not
+    /// exist, has another ETag or differs in length from `object`; [`CatalogError::PreconditionFailed`] if the
+    /// condition does not hold; [`CatalogError::NoSuchKey`] for `IfMatch` if the key does not exist;
     /// [`CatalogError::Conflict`].
     ///
     /// # Panics
@@ -175,7 +175,7 @@ impl Catalog {
             let seen = self.all_parts(object.version, &mut batch).await?;
             let unused = match choose(object, chosen, seen, &mut batch) {
                 Ok(unused) => unused,
-                // The parts went with the upload, after it was looked up.
+                // The parts were removed with the upload after it was looked up.
                 Err(_) if self.store.get(&at).await?.is_none() => continue,
                 Err(error) => return Err(error),
             };
@@ -188,7 +188,7 @@ impl Catalog {
         }
     }
 
-    /// Aborts an upload. Its parts, whose slots the caller frees.
+    /// Aborts an upload. Returns its parts, whose slots the caller frees.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchUpload`], [`CatalogError::Conflict`].
@@ -245,7 +245,7 @@ impl Catalog {
         self.page(&key::all(Tag::Upload), after, limit, upload).await
     }
 
-    /// The open uploads in total. Reads all of them: for status.
+    /// The open uploads in total. Reads all of them; meant for status.
     pub async fn upload_usage(&self) -> Result<UploadUsage, CatalogError> {
         let mut usage = UploadUsage::default();
         let begun = |entry: &Entry| Ok(value::<Upload>(entry)?.version);
@@ -261,7 +261,7 @@ impl Catalog {
     }
 
     /// The slots of parts that the workshop must have, with their lengths in bytes: those of open uploads and of
-    /// versions that lie in their parts; from behind `after` on, as many as come of one look. At boot, a file in none
+    /// versions that are stored in parts. Returns the slots after `after` that one read yields. At boot, a file in none
     /// of them (or of [`Catalog::staged_slots`]) is an orphan, unless records are damaged: see
     /// [`Catalog::quarantined`].
     pub async fn part_slots(&self, after: Option<&Cursor>) -> Result<Page<(u64, u64)>, CatalogError> {
@@ -270,7 +270,7 @@ impl Catalog {
         let owners: BTreeSet<u64> = parts.iter().map(|(owner, _)| *owner).collect();
         let keys: Vec<_> = owners.iter().map(|owner| key::version(VersionId(*owner))).collect();
         let found = keys.iter().zip(self.store.get_many(keys.clone()).await?);
-        // A version in the rack has no owner record any more; a damaged one may belong to parts.
+        // A version in the rack no longer has an owner record; a damaged record may belong to parts.
         let elsewhere = |(at, value): (&Vec<u8>, Option<Sealed>)| {
             value.is_none_or(|value| decode::<Owner>(at, &value).is_ok_and(|owner| !owner.in_parts))
         };
@@ -287,7 +287,7 @@ impl Catalog {
         Ok(Page { items: slots, next })
     }
 
-    /// The slots in which the staged version `version` lies; none for one in the rack.
+    /// The slots of the staged version `version`; none for a version in the rack.
     pub async fn slots_of(&self, version: VersionId, place: Place) -> Result<Vec<u64>, CatalogError> {
         match place {
             Place::Staged { slot } => Ok(vec![slot]),
@@ -299,7 +299,7 @@ impl Catalog {
         }
     }
 
-    /// All parts of an upload; adds to `batch` that they are these and no others.
+    /// All parts of an upload. Adds checks to `batch` that the upload has exactly these.
     async fn all_parts(&self, number: VersionId, batch: &mut Batch) -> Result<Vec<Part>, CatalogError> {
         let mut seen = Vec::new();
         let mut last = None;
@@ -315,7 +315,7 @@ impl Catalog {
                 last = Some(part_number);
                 start = Bound::Excluded(entry.key.clone());
                 batch.checks.push(Check::Is(entry.key.clone(), entry.value.unproven_body().to_vec()));
-                // One that is damaged is none: it cannot be chosen, and its file stays.
+                // A damaged record is left out: the part cannot be chosen, and its file stays.
                 seen.extend(self.sound_entries(std::slice::from_ref(entry), part_of));
             }
             if entries.len() < STEP {
@@ -326,7 +326,7 @@ impl Catalog {
     }
 }
 
-/// Adds to `batch` what makes of the parts `seen` those of `object`; gives the others.
+/// Adds to `batch` the changes that make parts in `seen` the parts of `object`. Returns the other parts.
 fn choose(
     object: &Object,
     chosen: &[ChosenPart],

@@ -1,5 +1,5 @@
-//! How fast stripes are encoded and rebuilt: our path against the bare library in the same run, since only the ratio
-//! means anything on a machine that does other things as well.
+//! The rate at which stripes are encoded and rebuilt: our path against the bare library in the same run, since only the
+//! ratio is meaningful on a machine with other work.
 //!
 //! `cargo bench -p disk --bench erasure`
 
@@ -10,7 +10,7 @@ use rustfs_erasure_codec::{CodecOptions, MatrixMode, ReedSolomon};
 use std::time::{Duration, Instant};
 
 const CODE: Code = Code { data: 15, parity: 3, fragment_bytes: 128 << 10 };
-/// Stripes that are worked on in turn, so that they do not stay in the cache: 8 make a request of 1 MiB for each drive.
+/// Stripes that are processed in turn, so that they do not stay in the cache: 8 make a request of 1 MiB per drive.
 const STRIPES: usize = 8;
 const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(100);
@@ -18,7 +18,7 @@ const ROUND: Duration = Duration::from_millis(100);
 type Stripe = Vec<Vec<u8>>;
 /// A measured operation, and its work on a stripe.
 type Work<'a> = (&'a str, &'a mut dyn FnMut(&mut Stripe));
-/// Fragments, and whether they are there.
+/// Fragments, each with true if it is there.
 type Marked<'a> = [(&'a mut [u8], bool)];
 
 fn stripes() -> Vec<Stripe> {

@@ -1,20 +1,20 @@
-//! What many files in one directory cost: listing their names and asking each for its length (a mount), and removing
+//! The cost of many files in one directory: listing their names and asking each for its length (a mount), and removing
 //! them one by one, each with a sync of the directory, or many with one: `cargo bench -p disk --bench names`. 68,000
-//! files, of which 20,000 are removed; `-- 68000 20000 DIRECTORY` are other numbers, and where they lie.
+//! files; 20,000 of them are removed; `-- 68000 20000 DIRECTORY` sets other numbers and the directory.
 #![allow(clippy::unwrap_used)]
 
 use disk::{DirectoryDrive, Drive, FileName};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Files that are removed one by one, of those that are removed many at a time.
+/// Files that are removed one by one, out of those that are removed many at a time.
 const ONE_OF: usize = 20;
 /// Files that are removed with one sync, as the workshop does.
 const AT_ONCE: usize = 1_024;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
-    // `cargo test --benches` only wants to know that it can be started.
+    // `cargo test --benches` only checks that the bench can be started.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

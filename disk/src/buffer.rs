@@ -1,7 +1,7 @@
 //! Bytes on their way to or from a drive.
 //!
-//! A [`Buffer`] starts at an address that is a multiple of 4096, so that a transfer past the page cache (O_DIRECT) can
-//! use it as it is. A [`Meter`] counts what the buffers of one transfer hold, and the most they ever held.
+//! A [`Buffer`] starts at an address that is a multiple of 4096, so a transfer past the page cache (O_DIRECT) can use
+//! it directly. A [`Meter`] counts the bytes in the buffers of one transfer, and their maximum.
 //!
 //! Invariant: the address of the bytes never changes while a buffer lives, since its allocation never grows.
 
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The alignment that O_DIRECT requires of addresses, offsets and lengths: the sector of a 4Kn drive, which suits all
-/// others.
+/// other drives.
 pub const ALIGNMENT_BYTES: usize = 4096;
 
-/// Bytes on their way to or from a drive, aligned to [`ALIGNMENT_BYTES`]. Passed to a call, and
-/// returned with its answer.
+/// Bytes on their way to or from a drive, aligned to [`ALIGNMENT_BYTES`]. Passed to a call, and returned with its
+/// answer.
 pub struct Buffer {
-    /// `capacity` aligned bytes, and the slack before and behind them.
+    /// `capacity` aligned bytes, and the slack before and after them.
     storage: Vec<u8>,
     start: usize,
     len: usize,
@@ -34,14 +34,14 @@ impl Buffer {
         Self { storage, start, len, capacity: len, meter: None }
     }
 
-    /// The same bytes as `bytes`.
+    /// A copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut buffer = Self::zeroed(bytes.len());
         buffer.copy_from_slice(bytes);
         buffer
     }
 
-    /// Shortens or lengthens the buffer within what it was made with. Bytes that come back into view are unchanged.
+    /// Shortens or lengthens the buffer within its original length. Bytes that come back into view are unchanged.
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity, "a buffer never grows beyond what it was made with");
         self.len = len;
@@ -82,7 +82,7 @@ impl Drop for Buffer {
     }
 }
 
-/// Counts the bytes that the buffers of one transfer hold.
+/// Counts the bytes in the buffers of one transfer.
 #[derive(Debug, Default)]
 pub struct Meter {
     live_bytes: AtomicUsize,
@@ -99,7 +99,7 @@ impl Meter {
         buffer
     }
 
-    /// The most bytes that were ever held at once.
+    /// The maximum number of bytes that were held at once.
     pub fn peak_bytes(&self) -> usize {
         self.peak_bytes.load(Ordering::Relaxed)
     }

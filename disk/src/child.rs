@@ -1,8 +1,8 @@
-//! Runs a command to its end, with a deadline and a bound on what is kept of its output.
+//! Runs a command to its end, with a deadline and a bound on the kept output.
 //!
 //! Invariants: a command that does not end in time is killed, with all processes of its group. Its output never takes
-//! more memory than was said, and never holds it up: what is beyond is read and forgotten, and what its descendants
-//! keep open is not waited for.
+//! more than the given memory, and never delays the end: output beyond that is read and dropped, and streams that
+//! descendants keep open are not waited for.
 
 use crate::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,19 +15,19 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ended {
     /// Its exit status.
     pub status: ExitStatus,
-    /// What it wrote to standard output, as far as it is kept.
+    /// The kept part of its standard output.
     pub output: String,
-    /// What it wrote to standard error, as far as it is kept.
+    /// The kept part of its standard error.
     pub errors: String,
 }
 
-/// Runs `command`, whose standard input is empty, and keeps `kept_bytes` of each of its outputs; `None` if it did not
-/// end within `timeout` and was killed. Blocks.
+/// Runs `command` with empty standard input, and keeps `kept_bytes` of each of its outputs; `None` if it did not end
+/// within `timeout` and was killed. Blocks.
 pub fn run(command: &mut Command, timeout: Duration, kept_bytes: usize) -> io::Result<Option<Ended>> {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;
@@ -38,13 +38,13 @@ pub fn run(command: &mut Command, timeout: Duration, kept_bytes: usize) -> io::R
     ended.map_err(io::Error::from)
 }
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 4096;
 
-/// Reads that empty a pipe, of which the kernel fills at most 64 KiB.
+/// Reads that empty a pipe, which holds at most 64 KiB.
 const READS_MAX: usize = (64 << 10) / CHUNK_BYTES;
 
-/// A stream of a command's output, as far as it is kept.
+/// A stream of a command's output, with the kept part.
 struct Stream<R> {
     pipe: Option<R>,
     kept: Vec<u8>,
@@ -59,10 +59,10 @@ impl<R: Read + AsFd> Stream<R> {
         Ok(Self { pipe, kept: Vec::new(), kept_bytes })
     }
 
-    /// Reads what is there, and closes at the end of the stream.
+    /// Reads the available bytes, and closes at the end of the stream.
     fn drain(&mut self) {
         let mut chunk = [0; CHUNK_BYTES];
-        // A command that writes without end must not hold this up beyond its timeout: a full pipe, and no more.
+        // A command that writes without end must not extend its timeout: at most a full pipe is read.
         for _ in 0..READS_MAX {
             let Some(pipe) = &mut self.pipe else { return };
             match pipe.read(&mut chunk) {
@@ -82,7 +82,7 @@ impl<R: Read + AsFd> Stream<R> {
     }
 }
 
-/// Waits for the end of `child`, and reads what it writes; `None` if it did not end within `timeout`.
+/// Waits for the end of `child`, and reads its output; `None` if it did not end within `timeout`.
 fn wait(child: &mut Child, timeout: Duration, kept_bytes: usize) -> Result<Option<Ended>, Errno> {
     let started = clock::monotonic();
     let process = pidfd_open(pid(child), PidfdFlags::empty())?;
@@ -116,7 +116,7 @@ fn pid(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-/// Kills `child` and what it started, and waits for its end.
+/// Kills `child` and its descendants, and waits for its end.
 fn end(child: &mut Child) {
     if let Err(error) = kill_process_group(pid(child), Signal::KILL) {
         tracing::warn!(%error, "a command cannot be killed");

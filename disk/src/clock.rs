@@ -1,14 +1,14 @@
-//! The clock of modelled time, as an argument; and the one place where the system's clocks are read.
+//! The clock of modelled time, as an argument; and the only place where the system's clocks are read.
 //!
-//! One implementation serves both worlds: tokio's clock, which a paused runtime turns into virtual time. A time scale
-//! above 1 lets modelled time run faster than the wall's.
+//! One implementation serves real and simulated time: tokio's clock, which a paused runtime turns into virtual time.
+//! With a time scale above 1 modelled time runs faster than wall time.
 
 use futures::future::BoxFuture;
 use model::Time;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// The process's clock for spans of wall time, which never runs backwards. Virtual where tokio's is paused.
+/// The process's clock for spans of wall time, which never runs backwards. Virtual if tokio's clock is paused.
 pub fn monotonic() -> Instant {
     Instant::now()
 }
@@ -28,13 +28,13 @@ pub trait Clock: Send + Sync + 'static {
     /// The current modelled time.
     fn now(&self) -> Time;
 
-    /// Waits until `when`; returns at once if it has passed. [`Time::MAX`] is never.
+    /// Waits until `when`; returns at once if it has passed. Never returns for [`Time::MAX`].
     fn sleep_until(&self, when: Time) -> BoxFuture<'static, ()>;
 
-    /// Modelled seconds per second of the wall.
+    /// Modelled seconds per second of wall time.
     fn scale(&self) -> u32;
 
-    /// `modelled` in wall time, rounded up, so that a wait of that length is long enough.
+    /// `modelled` in wall time, rounded up, so that a wait of this length is long enough.
     fn to_wall(&self, modelled: Duration) -> Duration {
         let wall = modelled / self.scale();
         if self.to_modelled(wall) < modelled { wall + Duration::from_nanos(1) } else { wall }
@@ -55,7 +55,7 @@ pub struct TokioClock {
 }
 
 impl TokioClock {
-    /// A clock that shows `origin` now and runs `scale` times as fast as the wall's. `scale` must be above 0.
+    /// A clock that shows `origin` now and runs `scale` times as fast as wall time. `scale` must be above 0.
     pub fn starting_at(origin: Time, scale: u32) -> Self {
         assert!(scale > 0, "time must go on");
         Self { started: Instant::now(), origin, scale }

@@ -1,17 +1,17 @@
 //! The erasure code: Cauchy Reed-Solomon over GF(2^8), systematic.
 //!
 //! The polynomial is 0x11d and the parity matrix is inv(i ^ j) for parity row i (from k) and data column j, as in
-//! ISA-L's `gf_gen_cauchy1_matrix`; a test holds the library to that, byte by byte, since it is what lies on the drives
-//! for decades.
+//! ISA-L's `gf_gen_cauchy1_matrix`; a test compares the library with that, byte by byte, since the encoded data stays
+//! on the drives for decades.
 //!
-//! Invariants: the code works byte by byte, so fragments may have any length, as long as those of a stripe have the
-//! same; with r = 0 there is nothing to encode and nothing can be rebuilt.
+//! Invariants: the code works byte by byte, so fragments may have any length that is the same for all fragments of a
+//! stripe; with r = 0 there is nothing to encode and nothing can be rebuilt.
 
 use model::Code;
 use rustfs_erasure_codec::galois_8::{Field, ReedSolomon};
 use rustfs_erasure_codec::{CodecOptions, MatrixMode};
 
-/// Fewer than k fragments of a stripe are there: it cannot be rebuilt.
+/// Fewer than k fragments of a stripe are there, so it cannot be rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("fewer than k fragments of the stripe are there")]
 pub struct TooFewFragments;
@@ -25,7 +25,7 @@ pub struct Codec {
 }
 
 impl Codec {
-    /// For `code`, which a validated rack vouches for: k >= 1, k + r <= 255.
+    /// A codec for `code`, which a validated rack guarantees to have k >= 1, k + r <= 255.
     pub fn new(code: Code) -> Self {
         let (data, parity) = (usize::from(code.data), usize::from(code.parity));
         assert!(data >= 1 && data + parity <= 255, "k + r is a code's");
@@ -44,7 +44,7 @@ impl Codec {
         library.encode_sep(data, parity).expect("fragments of a stripe have the same length");
     }
 
-    /// Rebuilds the fragments that are marked as missing (`false`) from those that are there, in place.
+    /// Rebuilds the fragments that are marked as missing (`false`) from the others, in place.
     pub fn rebuild(&self, stripe: &mut [(&mut [u8], bool)]) -> Result<(), TooFewFragments> {
         assert_eq!(stripe.len(), self.data + self.parity, "a stripe has k + r fragments");
         let there = stripe.iter().filter(|(_, there)| *there).count();

@@ -1,8 +1,8 @@
-//! The kernel's counters of a disk: what was asked of it since boot, by whomever.
+//! The kernel's counters of a disk: requests since boot, from all programs.
 //!
-//! Two readings of a sleeping disk that differ by nothing prove that nobody touched it in between. Reads, writes,
-//! discards and flushes are in `/sys/block/*/stat`; commands that go around the block layer's accounting (power, SMART,
-//! SG_IO) are counted by SCSI disks in `device/iorequest_cnt`, this process's own questions included.
+//! If two readings of a sleeping disk are equal, no program touched it in between. Reads, writes, discards and flushes
+//! are in `/sys/block/*/stat`; commands that bypass the block layer's accounting (power, SMART, SG_IO) are counted for
+//! SCSI disks in `device/iorequest_cnt`, including those of this process.
 
 use std::fs;
 use std::path::Path;
@@ -10,38 +10,38 @@ use std::path::Path;
 /// A reading of the counters of one disk. They count from when the kernel found it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoCounters {
-    /// Reads that were completed.
+    /// Completed reads.
     pub reads: u64,
     /// Bytes that they read.
     pub read_bytes: u64,
-    /// Writes that were completed.
+    /// Completed writes.
     pub writes: u64,
     /// Bytes that they wrote.
     pub written_bytes: u64,
-    /// Discards that were completed.
+    /// Completed discards.
     pub discards: u64,
-    /// Flushes of the disk's cache that were completed.
+    /// Completed flushes of the disk's cache.
     pub flushes: u64,
-    /// Requests under way.
+    /// Running requests.
     pub in_flight: u64,
     /// Commands of any kind that were sent to a SCSI disk, and so to an ATA disk as well.
     pub commands: Option<u64>,
 }
 
-/// What happened to a disk between two readings.
+/// The activity of a disk between two readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
     /// Nothing at all.
     None,
-    /// No data moved, and this many commands were sent: questions about power or SMART, starts and stops.
+    /// No data moved, and this many commands were sent: power or SMART queries, starts and stops.
     Commands(u64),
-    /// Data or flushes: so many requests.
+    /// Data or flushes: this number of requests.
     Io(u64),
-    /// The counters began anew: the disk was away, or is another one.
+    /// The counters restarted: the disk was away, or is another one.
     Restarted,
 }
 
-/// The block layer counts in sectors of this size, whatever the disk's is.
+/// The block layer counts in sectors of this size, for disks with any sector size.
 const SECTOR_BYTES: u64 = 512;
 
 impl IoCounters {
@@ -69,7 +69,7 @@ impl IoCounters {
         Some(Self { commands: commands.and_then(|text| number(text.trim())), ..counters })
     }
 
-    /// What happened since the `earlier` reading. `own_commands` of them were sent by this process itself.
+    /// The activity since the `earlier` reading. This process itself sent `own_commands` of the commands.
     pub fn since(&self, earlier: &Self, own_commands: u64) -> Touch {
         let done = |counters: &Self| [counters.reads, counters.writes, counters.discards, counters.flushes];
         let (now, before) = (done(self), done(earlier));
@@ -86,7 +86,7 @@ impl IoCounters {
     }
 }
 
-/// A number as the kernel writes it, decimal or `0x` and hexadecimal.
+/// A number in the kernel's notation: decimal, or `0x` and hexadecimal.
 fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

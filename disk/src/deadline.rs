@@ -1,22 +1,21 @@
-//! A drive of which every call ends within a deadline.
+//! A drive with a deadline for every call.
 //!
-//! A drive that hangs does not report it: a request just never ends, or ends minutes later. [`DeadlineDrive`]
-//! answers [`DriveError::NoAnswer`] in its place when the deadline of a request has passed. The request itself cannot
-//! be cancelled; it goes on behind the scenes, with its buffer and the thread it blocks, until the drive answers
+//! A drive that hangs does not report it: a request never ends, or ends minutes later. [`DeadlineDrive`] answers
+//! [`DriveError::NoAnswer`] in its place when the deadline of a request has passed. The request itself cannot be
+//! cancelled; it continues in the background, with its buffer and the thread that it blocks, until the drive answers
 //! after all.
 //!
-//! 1. A request waits for one of the drive's [`REQUESTS_MAX`] places, begins, and runs in a task of its own.
-//! 2. The caller gets the answer, or at the deadline `NoAnswer`. A request that has missed its deadline is
-//!    *overdue*.
+//! 1. A request waits for one of the drive's [`REQUESTS_MAX`] places, starts, and runs in a separate task.
+//! 2. The caller gets the answer, or at the deadline `NoAnswer`. A request that has missed its deadline is *overdue*.
 //! 3. While any request is overdue, no other one is sent to the drive: it is answered with `NoAnswer` at once.
 //!
 //! Invariants:
-//! - every call ends within its deadline, whatever the drive does;
-//! - a drive holds at most [`REQUESTS_MAX`] buffers, threads and open files that it does not give back;
-//! - nothing reaches a drive behind a request that it has not answered in time, so a late answer is never overtaken: a
-//!   file that is made late is not removed before it is made.
+//! - every call ends within its deadline, for any behaviour of the drive;
+//! - a drive holds at most [`REQUESTS_MAX`] buffers, threads and open files that it does not release;
+//! - no request reaches a drive after one that it has not answered in time, so a late answer is never overtaken: a file
+//!   that is created late is not removed before it is created.
 //!
-//! The times are the caller's; nothing is decided here.
+//! The times are the caller's; this module decides nothing.
 
 use crate::{Buffer, Clock, Drive, DriveError, FileName, Space, finished};
 use async_trait::async_trait;
@@ -27,15 +26,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// Requests to one drive that may be under way at once, those that are overdue included. One more waits.
+/// Maximum number of running requests to one drive, including overdue ones. Further requests wait.
 pub const REQUESTS_MAX: usize = 4;
 
-/// The time that a drive may take for each kind of call, in modelled time.
+/// The time allowed for each kind of call, in modelled time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// For a read of at most [`REQUEST_BYTES`](crate::REQUEST_BYTES), a length, a list of files.
     pub read: Duration,
-    /// For a write of as many, and for making or removing a file.
+    /// For a write of this size, and for creating or removing a file.
     pub write: Duration,
     /// For a sync.
     pub sync: Duration,
@@ -49,7 +48,7 @@ pub struct Deadlines {
     pub stop: Duration,
 }
 
-/// A drive that answers in time, if only with an error. See the head of this file.
+/// A drive that answers in time, if only with an error. See the header of this file.
 pub struct DeadlineDrive {
     inner: Arc<dyn Drive>,
     clock: Arc<dyn Clock>,
@@ -62,12 +61,12 @@ pub struct DeadlineDrive {
 #[derive(Default)]
 struct Overdue {
     count: usize,
-    /// When the first of them was made.
+    /// Start of the first of them.
     since: Time,
 }
 
 impl DeadlineDrive {
-    /// `inner`, held to `deadlines`.
+    /// `inner`, with `deadlines`.
     pub fn new(inner: Arc<dyn Drive>, clock: Arc<dyn Clock>, deadlines: Deadlines) -> Self {
         let places = Arc::new(Semaphore::new(REQUESTS_MAX));
         Self { inner, clock, deadlines, places, overdue: Arc::default() }
@@ -84,7 +83,7 @@ impl DeadlineDrive {
         (overdue.count > 0).then(|| DriveError::NoAnswer(self.clock.now().since(overdue.since)))
     }
 
-    /// Makes a request when it is awaited, and waits for its answer until the deadline.
+    /// Starts a request when it is awaited, and waits for its answer until the deadline.
     async fn ask<T, C>(&self, deadline: Duration, call: impl FnOnce(Arc<dyn Drive>) -> C) -> Result<T, DriveError>
     where
         T: Send + 'static,
@@ -111,7 +110,7 @@ impl DeadlineDrive {
         Err(DriveError::NotReady("shutting down"))
     }
 
-    /// A place for a request, unless there is none by `until`.
+    /// A place for a request; `None` if none is free by `until`.
     async fn place(&self, until: Time) -> Option<OwnedSemaphorePermit> {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Some(place);
@@ -124,7 +123,7 @@ impl DeadlineDrive {
     }
 }
 
-/// A request under way.
+/// A running request.
 struct DriveRequest {
     began: Time,
     deadline: Duration,
@@ -135,7 +134,7 @@ struct DriveRequest {
 }
 
 impl DriveRequest {
-    /// Runs to the drive's answer, however late that is. At the deadline the caller gets `NoAnswer`.
+    /// Runs until the drive answers, however late that is. At the deadline the caller gets `NoAnswer`.
     async fn run<T>(
         self,
         call: impl Future<Output = Result<T, DriveError>>,
@@ -244,7 +243,7 @@ impl Drive for DeadlineDrive {
     }
 
     async fn health(&self) -> Result<Option<Smart>, DriveError> {
-        // Several commands, some of which look at the medium.
+        // Several commands; some of them access the medium.
         self.ask(self.deadlines.mount, move |inner| async move { inner.health().await }).await
     }
 }

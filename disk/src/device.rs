@@ -1,4 +1,4 @@
-//! A drive that is a whole disk, with a file system of its own.
+//! A drive that is a whole disk, with a separate file system.
 //!
 //! ```text
 //!  stopped,  --spin_up--> START, polled  --mount--> superblock read,
@@ -8,19 +8,19 @@
 //!     +--stop-- unmounted: no late write is left <--unmount-+
 //!     STOP, polled until the disk says standby
 //! ```
-//! What starts and stops it is the disk itself, or a command of the operator's, which may take its power away: then it
-//! is gone while it sleeps, and waited for when it is started.
+//! It is started and stopped by the disk itself, or by a command of the operator's, which may cut its power: then it is
+//! gone while it sleeps, and is waited for when it is started.
 //!
-//! The disk is named by its link in /dev/disk/by-id, which is followed anew for each command: the kernel's name (`sda`)
-//! may be another disk's tomorrow. On the mounted file system all is done by a [`DirectoryDrive`], in the directory
-//! `larder` of its root: while nothing is mounted there is no such directory, so that a late request finds nothing to
-//! write to below the mount point.
+//! The disk is named by its link in /dev/disk/by-id, which is resolved again for each command: the kernel's name
+//! (`sda`) may be another disk's tomorrow. On the mounted file system all work is done by a [`DirectoryDrive`], in the
+//! directory `larder` of its root: while nothing is mounted this directory does not exist, so a late request cannot
+//! write below the mount point.
 //!
 //! Invariants:
-//! - nothing is stopped that is mounted: the file system's next write would start it again;
-//! - nothing is mounted that does not carry the name of this rack's volumes, and nothing is mounted for writing, or
-//!   stays mounted, whose label is not the expected one;
-//! - a disk counts as stopped only if it says so itself.
+//! - no mounted disk is stopped: the file system's next write would start it again;
+//! - no file system is mounted that does not have the name of this rack's volumes, and none is mounted for writing, or
+//!   stays mounted, if its label is not the expected one;
+//! - a disk counts as stopped only if it reports that itself.
 
 mod freeze;
 mod handle;
@@ -60,7 +60,7 @@ use state::DeviceState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A drive that is a whole disk. See the head of this file.
+/// A drive that is a whole disk. See the header of this file.
 pub struct DeviceDrive {
     state: Arc<DeviceState>,
     files: DirectoryDrive,
@@ -90,35 +90,35 @@ impl DeviceDrive {
         self
     }
 
-    /// Makes a drive of the disk, which is awake and of which nothing is needed any more: a file system, with `label`
-    /// in it, unmounted and asleep. It is `owner`'s, a user and a group, if that is not whoever runs this. Blocks.
+    /// Turns the disk, which is awake and whose data is not needed, into a drive: with a file system and `label` in it,
+    /// unmounted and asleep. `owner`, a user and a group, owns it if given, otherwise the present user. Blocks.
     ///
     /// # Errors
-    /// [`DriveError`]; what the disk held is gone then.
+    /// [`DriveError`]; the disk's former content is then gone.
     pub fn make(&self, label: &DriveLabel, owner: Option<(u32, u32)>) -> Result<(), DriveError> {
         self.state.make_file_system()?;
         self.state.mount_new()?;
         let labelled = self.state.label(label, owner);
-        // It also shows whether it obeys.
+        // This also shows whether the disk obeys.
         let stopped = self.state.stop();
         labelled.and(stopped)
     }
 
-    /// The disk, to be measured. Whoever measures it sees to it that nobody else uses the drive meanwhile.
+    /// The disk, for measurements. The caller ensures that the drive is not used otherwise meanwhile.
     pub fn to_measure(&self) -> impl Subject + use<> {
         Measurable(Arc::clone(&self.state))
     }
 
-    /// What its platters do. Starts nothing. Blocks.
+    /// Its power mode. Does not start it. Blocks.
     ///
     /// # Errors
-    /// [`DriveError`], if it is not there or may not be sent commands.
+    /// [`DriveError`] if it is gone or may not be sent commands.
     pub fn mode(&self) -> Result<PowerMode, DriveError> {
         self.state.power.disk.mode()
     }
 
-    /// Says so if the mounted volume was made on another disk. It is used all the same: whoever copied a dying disk to
-    /// a new one, and named that one in the description, wants just that.
+    /// Warns if the mounted volume was made on another disk. The volume is used nevertheless: an operator who copied a
+    /// dying disk to a new one, and named that one in the description, wants exactly this.
     async fn warn_of_another_disk(&self) {
         let Ok(made_on) = label::device_of(&self.files).await else { return };
         let shown = format!("{made_on:?}");
@@ -131,7 +131,7 @@ impl DeviceDrive {
         }
     }
 
-    /// Unmounts whatever disk is mounted in its place. Blocks.
+    /// Unmounts any disk that is mounted in its place. Blocks.
     ///
     /// # Errors
     /// [`DriveError`], above all if it is in use.
@@ -139,8 +139,8 @@ impl DeviceDrive {
         self.state.unmount()
     }
 
-    /// Has `look` look at the directory of the disk's files, in a file system of this rack's that is mounted so that
-    /// nothing is written to the disk. It is awake, and stays so. Blocks.
+    /// Calls `look` with the directory of the disk's files, in a file system of this rack that is mounted so that
+    /// nothing is written to the disk. The disk is awake, and stays so. Blocks.
     ///
     /// # Errors
     /// [`DriveError`].
@@ -151,12 +151,12 @@ impl DeviceDrive {
         Ok(seen)
     }
 
-    /// Has `work` done in the directory of the disk's files, in a file system of this rack's; it is made if it is not
-    /// there. It is `owner`'s then, as after [`DeviceDrive::make`], which may have been killed before it came to that.
-    /// The disk, which is awake, is unmounted and asleep in the end. Blocks.
+    /// Calls `work` with the directory of the disk's files, in a file system of this rack; the directory is created if
+    /// necessary. It then belongs to `owner`, as after [`DeviceDrive::make`], which may have been killed before that
+    /// step. The disk, which is awake, is unmounted and asleep at the end. Blocks.
     ///
     /// # Errors
-    /// [`DriveError`]; what was done is done then.
+    /// [`DriveError`]; completed work stays.
     pub fn complete<T>(&self, owner: Option<(u32, u32)>, work: impl FnOnce(&Path) -> T) -> Result<T, DriveError> {
         self.state.mount_new()?;
         let done = self.state.make_directory().map(|()| work(&self.state.directory()));
@@ -169,7 +169,7 @@ impl DeviceDrive {
     /// Unmounts and stops the disk. Blocks.
     ///
     /// # Errors
-    /// [`DriveError`], above all if it does not say that it stands still.
+    /// [`DriveError`], above all if the disk does not report that it has stopped.
     pub fn put_to_sleep(&self) -> Result<(), DriveError> {
         self.state.stop()
     }
@@ -186,7 +186,7 @@ impl DeviceDrive {
     }
 }
 
-/// Whether `path` names a device, rather than a directory.
+/// True if `path` names a device, not a directory.
 pub fn is_device(path: &Path) -> bool {
     path.starts_with("/dev")
 }
@@ -251,7 +251,7 @@ impl Drive for DeviceDrive {
         self.run(DeviceState::mount).await?;
         let mounted = self.files.mount().await;
         if mounted.is_err() {
-            // The error of the label is the one that counts.
+            // The error of the label is the relevant one.
             let _ = self.unmount().await;
         } else {
             self.warn_of_another_disk().await;

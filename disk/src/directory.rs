@@ -1,14 +1,15 @@
 //! A drive in a directory: a file system on a device, or any directory at all.
 //!
 //! Blocking calls run on tokio's threads for blocking work, one per call. Files stay open in a cache that drives can
-//! share ([`OpenFiles`]), and that bounds the calls under way as well. With [`IoMode::Direct`] aligned transfers pass
-//! the page cache by (O_DIRECT), which costs a third of the CPU; where the file system refuses that, and with
-//! [`IoMode::Buffered`], the page cache drops a file once it is synced, so that a verification reads the
-//! medium and not the memory. Those who want the directory synced at the same time share a sync ([`shared_sync`]).
+//! share ([`OpenFiles`]), which also bounds the running calls. With [`IoMode::Direct`] aligned transfers bypass the
+//! page cache (O_DIRECT), which takes a third of the CPU time; where the file system refuses that, and with
+//! [`IoMode::Buffered`], the page cache drops a file once it is synced, so that a verification reads the medium and not
+//! the memory. Callers that need the directory synced at the same time share a sync ([`shared_sync`]).
 //!
-//! Invariants: a file that could not be created whole is not there; `sync` returns after fdatasync of the file and a
-//! sync of the directory since it was created; nothing reaches outside the directory, since names cannot hold a `/`;
-//! no lock is held while a file is opened, read, written or synced, but the count of bytes while files come and go.
+//! Invariants: a file that could not be created completely does not exist; `sync` returns after fdatasync of the file
+//! and a sync of the directory since it was created; nothing reaches outside the directory, since names cannot hold a
+//! `/`; no lock is held while a file is opened, read, written or synced, except the count of bytes while files come and
+//! go.
 
 mod open_files;
 mod shared_sync;
@@ -35,14 +36,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
-/// Files that stay open of a drive that shares them with no other. A drive serves one transfer at a time, and repairs
-/// or removals beside it.
+/// Number of open files of a drive with its own cache. A drive serves one transfer at a time, and repairs or removals
+/// beside it.
 const OPEN_FILES: usize = 4;
 
-/// Names that are held at once where all are gone through.
+/// Names that are held at once when all names are listed.
 const NAMES_AT_ONCE: usize = 1_024;
 
-/// The way of bytes to the medium.
+/// The path of bytes to the medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoMode {
     /// Past the page cache where alignment and file system allow it.
@@ -63,16 +64,16 @@ struct DirectoryState {
     root: PathBuf,
     mode: IoMode,
     files: OpenFiles,
-    /// The key of this drive's files among them.
+    /// The key of this drive's files in the cache.
     key: DriveKey,
-    /// How many files were removed or replaced: one that was opened before may be gone.
+    /// Number of files that were removed or replaced: a file that was opened before may be gone.
     removals: AtomicU64,
     directory_sync: SharedSync,
     /// Holds the lock of the owner mark while mounted.
     owned: Mutex<Option<OwnerLock>>,
 }
 
-/// A drive in a directory. Always ready; of the power commands only `mount` does anything: it checks the label.
+/// A drive in a directory. Always ready; the only power command with an effect is `mount`: it checks the label.
 pub struct DirectoryDrive {
     shared: Arc<DirectoryState>,
     label: Option<Label>,
@@ -80,7 +81,7 @@ pub struct DirectoryDrive {
 }
 
 impl DirectoryDrive {
-    /// The drive in directory `path`, which must be there.
+    /// The drive in directory `path`, which must exist.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, DriveError> {
         let root = path.into();
         let missing = |source| DriveError::Io { context: format!("opening directory {}", root.display()), source };
@@ -90,8 +91,8 @@ impl DirectoryDrive {
         Ok(Self::at(root))
     }
 
-    /// The drive in directory `path`, which is not looked at before the drive is used: a mount finds out whether it is
-    /// there.
+    /// The drive in directory `path`, which is not accessed before the drive is used: a mount finds out whether it
+    /// exists.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         let files = OpenFiles::new(OPEN_FILES);
         let shared = DirectoryState {
@@ -126,7 +127,7 @@ impl DirectoryDrive {
         self
     }
 
-    /// Refuses to mount unless the drive carries `label`.
+    /// Refuses to mount unless the drive has `label`.
     #[must_use]
     pub fn with_label(mut self, label: Label) -> Self {
         self.label = Some(label);
@@ -149,7 +150,7 @@ impl DirectoryDrive {
         let shared = Arc::clone(&self.shared);
         let call = move |place| {
             let answer = work(&shared);
-            drop(place); // whatever became of the caller, it is held until the call is over
+            drop(place); // held until the call ends, even if the caller is gone
             answer
         };
         finished(self.shared.files.place_for(call).await).unwrap_or(Err(DriveError::NotReady("shutting down")))
@@ -161,7 +162,7 @@ impl DirectoryState {
         self.root.join(name.as_str())
     }
 
-    /// An error of the operating system as one of a drive.
+    /// An error of the operating system as a drive error.
     fn error(&self, doing: &str, name: &FileName, source: io::Error) -> DriveError {
         match source.kind() {
             io::ErrorKind::NotFound => DriveError::NotFound(name.clone()),
@@ -184,7 +185,7 @@ impl DirectoryState {
         }
     }
 
-    /// The open file `name`, from the cache if it is there.
+    /// The open file `name`, from the cache if it has it.
     fn file(&self, name: &FileName) -> Result<Arc<OpenFile>, DriveError> {
         if let Some(file) = self.files.find(self.key, name) {
             return Ok(file);
@@ -194,7 +195,7 @@ impl DirectoryState {
         Ok(self.files.insert(self.key, file, || self.removals.load(Ordering::SeqCst) == removals))
     }
 
-    /// The result of `open`, which is tried again with unused files closed where no more can be opened.
+    /// The result of `open`. If no more files can be opened, closes unused ones and tries again.
     fn opened<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match open() {
             Err(error) if is_exhausted(&error) => {
@@ -215,7 +216,7 @@ impl DirectoryState {
         Ok(OpenFile::new(name.clone(), bytes, direct, buffered, open_count))
     }
 
-    /// `path` opened past the page cache, if this drive is to and the file system can.
+    /// `path` opened past the page cache, if this drive uses that and the file system supports it.
     fn open_direct(&self, path: &Path) -> io::Result<Option<File>> {
         match self.mode {
             IoMode::Direct => open_direct(path),
@@ -223,7 +224,7 @@ impl DirectoryState {
         }
     }
 
-    /// The handle through the page cache.
+    /// The handle that uses the page cache.
     fn buffered<'a>(&self, file: &'a OpenFile) -> io::Result<&'a File> {
         if let Some(handle) = file.buffered.get() {
             return Ok(handle);
@@ -232,7 +233,7 @@ impl DirectoryState {
         Ok(file.buffered.get_or_init(|| opened))
     }
 
-    /// The handle for a transfer of `data` at `offset`, if it lies within the file.
+    /// The handle for a transfer of `data` at `offset`, if that is within the file.
     fn handle<'a>(&self, file: &'a OpenFile, offset: u64, data: &Buffer) -> Result<&'a File, DriveError> {
         let len = data.len() as u64;
         if offset.checked_add(len).is_none_or(|end| end > file.bytes) {
@@ -248,7 +249,7 @@ impl DirectoryState {
     fn create(&self, name: &FileName, bytes: u64, room: Allocation) -> Result<(), DriveError> {
         let path = self.path(name);
         let removals = self.removals.load(Ordering::SeqCst);
-        // For the owner alone, since it holds users' data.
+        // For the owner only, since it holds users' data.
         let open_count = self.files.make_room();
         let make = || OpenOptions::new().read(true).write(true).create_new(true).mode(private::FILE_MODE).open(&path);
         assert!(path.parent() == Some(&self.root), "nothing reaches outside the directory");
@@ -268,7 +269,7 @@ impl DirectoryState {
                 Ok(())
             }
             Err(error) => {
-                // The error stands; a file that cannot even be removed is found by the next listing.
+                // The first error is returned; a file that cannot even be removed is found by the next listing.
                 let _ = fs::remove_file(&path);
                 Err(error)
             }
@@ -285,7 +286,8 @@ impl DirectoryState {
         Ok(names)
     }
 
-    /// Gives `each` every name until that says no. No file is asked for anything: the directory knows what is a file.
+    /// Passes every name to `each` until it returns false. No file is accessed: the directory shows which entries are
+    /// files.
     fn each_name(&self, mut each: impl FnMut(FileName) -> bool) -> Result<(), DriveError> {
         let failed = |source| match source {
             source if is_exhausted(&source) => DriveError::TooManyOpenFiles,
@@ -312,7 +314,7 @@ impl DirectoryState {
         any.sync_data().map_err(failed)?;
         self.sync_directory().map_err(failed)?;
         if file.direct.is_none() {
-            // A cache that remembers is no error; the verification then proves less.
+            // A cache that does not forget is no error; the verification then proves less.
             let _ = rustix::fs::fadvise(any, 0, None, Advice::DontNeed);
         }
         Ok(())
@@ -323,7 +325,7 @@ impl DirectoryState {
         self.sync_directory().map_err(|source| self.error("removing", name, source))
     }
 
-    /// As many removals, with one sync behind them all. If that fails, none of them counts.
+    /// Several removals with one sync after them all. If that fails, none of them counts.
     fn remove_many(&self, names: &[FileName]) -> Vec<Result<u64, DriveError>> {
         let unlink = |name: &FileName| {
             let bytes = self.len(name)?;
@@ -344,7 +346,7 @@ impl DirectoryState {
         removed
     }
 
-    /// Takes the name of a file away, which is gone for good with the next sync of the directory.
+    /// Removes the name of a file, which is permanently gone with the next sync of the directory.
     fn unlink(&self, name: &FileName) -> Result<(), DriveError> {
         let path = self.path(name);
         assert!(path.parent() == Some(&self.root), "nothing reaches outside the directory");
@@ -376,7 +378,7 @@ impl DirectoryState {
         }
     }
 
-    /// Returns when what came and went before is durable.
+    /// Returns when all earlier creations and removals are durable.
     fn sync_directory(&self) -> io::Result<()> {
         self.directory_sync.run(|| self.opened(|| File::open(&self.root))?.sync_all())
     }
@@ -389,7 +391,7 @@ impl DirectoryState {
     }
 }
 
-/// True if the process, or the system as a whole, may open no more files: not the drive's fault.
+/// True if the process, or the whole system, cannot open more files: not the drive's fault.
 fn is_exhausted(error: &io::Error) -> bool {
     let exhausted = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
     exhausted.contains(&error.raw_os_error())
@@ -399,7 +401,7 @@ fn open_buffered(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
-/// `path` opened past the page cache; `None` where the file system cannot.
+/// `path` opened past the page cache; `None` if the file system does not support that.
 fn open_direct(path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::DIRECT.bits().cast_signed();
     match OpenOptions::new().read(true).write(true).custom_flags(flags).open(path) {
@@ -414,7 +416,7 @@ fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
         return Ok(());
     }
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // Some file systems cannot promise the room; writing then finds out.
+        // Some file systems cannot reserve the room; then a write finds out.
         Err(Errno::OPNOTSUPP) => file.set_len(bytes),
         other => Ok(other?),
     }
@@ -504,7 +506,7 @@ impl Drive for DirectoryDrive {
             let mut some = Vec::with_capacity(NAMES_AT_ONCE);
             shared.each_name(|name| {
                 some.push(name);
-                // Nobody listens any more if the caller is gone.
+                // If the caller is gone, the receiver is closed.
                 some.len() < NAMES_AT_ONCE || give.blocking_send(std::mem::take(&mut some)).is_ok()
             })?;
             let _ = give.blocking_send(some);
@@ -531,7 +533,7 @@ impl Drive for DirectoryDrive {
     async fn mount(&self) -> Result<Space, DriveError> {
         if let Some(label) = &self.label {
             self.run(|shared| {
-                // A label that was wrong may have been read through one of these.
+                // A wrong label may have been read through one of these.
                 shared.files.close(shared.key, None);
                 shared.must_be_there()
             })

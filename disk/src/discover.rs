@@ -1,11 +1,11 @@
-//! The disks of this machine: what each is, where it sits, whether it is awake, what lies on it, and whether it can be
+//! The disks of this machine: for each its identity, its slot, its power mode, its contents, and whether it can be
 //! used.
 //!
-//! [`survey`] reads what the kernel and udev know already: identity, size, slot, partitions, mounts, holders. Of the
-//! disk itself it asks nothing but its power mode, which starts no disk. What lies on a disk is read only if the disk
-//! says that it is awake, or has no power mode at all; of others, what udev saw when it last looked is shown.
+//! [`survey`] reads what the kernel and udev already know: identity, size, slot, partitions, mounts, holders. The disk
+//! itself is asked only for its power mode, which starts no disk. The contents of a disk are read only if the disk
+//! reports that it is awake, or has no power mode at all; for others, udev's last findings are shown.
 //!
-//! All of it goes through a [`Tree`] and an opener of transports, so that made-up machines can be surveyed as well.
+//! All accesses go through a [`Tree`] and an opener of transports, so made-up machines can be surveyed as well.
 
 mod contents;
 mod disk;

@@ -1,11 +1,10 @@
 //! The interface of a drive.
 //!
-//! Files are named, preallocated, written by offset and never changed once they are complete (but for repairs, of bytes
-//! in place or of a whole file by another). All
-//! calls are futures, because an emulated drive completes at the modelled moment; none of them blocks the caller's
-//! thread.
+//! Files are named, preallocated, written by offset and never changed once they are complete (except by repairs, which
+//! replace bytes in place or a whole file by another). All calls are futures, because an emulated drive completes at
+//! the modelled moment; none of them blocks the caller's thread.
 //!
-//! Buffers are passed by value and returned, so that a transfer's memory is bounded by the buffers it owns.
+//! Buffers are passed by value and returned, so a transfer's memory is bounded by the buffers it owns.
 
 use crate::Buffer;
 use crate::label::LabelError;
@@ -20,7 +19,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The answer of a drive, some time later.
+/// The future answer of a drive.
 pub type DriveFuture<'a, T> = BoxFuture<'a, Result<T, DriveError>>;
 
 /// The name of a file on a drive: 1 to 64 of `a-z`, `0-9`, `-`, `.`, not starting with `.`.
@@ -28,7 +27,7 @@ pub type DriveFuture<'a, T> = BoxFuture<'a, Result<T, DriveError>>;
 pub struct FileName(String);
 
 impl FileName {
-    /// `name` as a file name, if it may be one.
+    /// `name` as a file name, if it is a valid one.
     pub fn new(name: impl Into<String>) -> Option<Self> {
         let name = name.into();
         let fits = (1..=64).contains(&name.len())
@@ -37,7 +36,7 @@ impl FileName {
         fits.then_some(Self(name))
     }
 
-    /// The name itself.
+    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -60,18 +59,18 @@ impl fmt::Debug for FileName {
 pub struct Space {
     /// In all.
     pub capacity_bytes: u64,
-    /// Of that, still free.
+    /// The free part of it.
     pub free_bytes: u64,
 }
 
-/// A drive: files, and the commands of its power. Nothing is done before the future is polled.
+/// A drive: files, and its power commands. Nothing is done before the future is polled.
 #[async_trait]
 pub trait Drive: Send + Sync + 'static {
-    /// Makes a file of `bytes` zero bytes, preallocated. Fails with [`DriveError::Exists`] if there is one of that
-    /// name, with [`DriveError::Full`] if it does not fit; there is no such file then.
+    /// Creates a file of `bytes` zero bytes, preallocated. Fails with [`DriveError::Exists`] if a file of that name
+    /// exists, and with [`DriveError::Full`] if it does not fit; then no file is created.
     async fn create(&self, name: &FileName, bytes: u64) -> Result<(), DriveError>;
-    /// As [`Drive::create`], but room on the medium may be taken as the file is written rather than at once, and be
-    /// found missing then ([`DriveError::Full`]).
+    /// As [`Drive::create`], but room on the medium may be allocated when the file is written instead of at once, and
+    /// may then turn out to be missing ([`DriveError::Full`]).
     async fn create_sparse(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
         self.create(name, bytes).await
     }
@@ -80,8 +79,8 @@ pub trait Drive: Send + Sync + 'static {
     async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError>;
     /// Fills all of `into` from `offset`. Reading past the file's end is [`DriveError::Short`].
     async fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> Result<Buffer, DriveError>;
-    /// The file's length in bytes, and its last `bytes` bytes (all, if it is shorter): what comes first where a file
-    /// describes itself at its end. One request where the drive can.
+    /// The file's length in bytes, and its last `bytes` bytes (all, if it is shorter): the first read of a file that
+    /// describes itself at its end. One request if the drive can.
     async fn read_end(&self, name: &FileName, bytes: u64) -> Result<(u64, Buffer), DriveError> {
         let file_bytes = self.len(name).await?;
         let end_bytes = file_bytes.min(bytes);
@@ -94,17 +93,16 @@ pub trait Drive: Send + Sync + 'static {
     }
     /// Returns when the file's bytes and its name survive a power cut.
     async fn sync(&self, name: &FileName) -> Result<(), DriveError>;
-    /// Removes the file; returns when its name is gone for good. [`DriveError::NotFound`] if there is none.
+    /// Removes the file; returns when its name is permanently gone. [`DriveError::NotFound`] if it does not exist.
     async fn remove(&self, name: &FileName) -> Result<(), DriveError>;
-    /// Gives the file `from`, which is synced, the name `to`, in place of the file of that name if there is one;
-    /// returns when that survives a power cut. Whatever happens, there is a whole file of the name `to`, if there was
-    /// one.
-    /// [`DriveError::NotFound`] if there is no `from`.
+    /// Renames the file `from`, which is synced, to `to`, in place of any file of that name; returns when that survives
+    /// a power cut. If a file `to` existed, a whole file `to` exists at every moment. [`DriveError::NotFound`] if
+    /// `from` does not exist.
     async fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError>;
 
-    /// Removes many files, each as [`Drive::remove`] does, and returns when all their names are gone for good: with one
-    /// sync for all of them where the drive can. In the order of `names`, the length that each had in bytes. A crash
-    /// before it returns may leave any of them.
+    /// Removes many files, each as [`Drive::remove`] does, and returns when all their names are permanently gone: with
+    /// one sync for all of them if the drive can. Returns the former length in bytes of each, in the order of `names`.
+    /// A crash before the return may leave any of them.
     async fn remove_many(&self, names: Vec<FileName>) -> Vec<Result<u64, DriveError>> {
         let mut removed = Vec::with_capacity(names.len());
         for name in &names {
@@ -119,8 +117,8 @@ pub trait Drive: Send + Sync + 'static {
     async fn len(&self, name: &FileName) -> Result<u64, DriveError>;
     /// All files, in the order of their names.
     async fn list(&self) -> Result<Vec<FileName>, DriveError>;
-    /// Gives `each` the name of every file, in no order: of a directory of millions not all names are held at once,
-    /// where the drive can. What comes and goes meanwhile may be among them or not.
+    /// Passes to `each` the name of every file, in no order. If the drive can, it does not hold all names of a large
+    /// directory at once. Files that come or go meanwhile may be among them or not.
     async fn each_name(&self, each: &mut (dyn for<'n> FnMut(&'n FileName) + Send)) -> Result<(), DriveError> {
         for name in &self.list().await? {
             each(name);
@@ -130,34 +128,33 @@ pub trait Drive: Send + Sync + 'static {
     /// Its capacity, and the free part of it.
     async fn space(&self) -> Result<Space, DriveError>;
 
-    /// Starts the platters; returns when they turn at speed.
+    /// Starts the platters; returns when they are at speed.
     async fn spin_up(&self) -> Result<(), DriveError>;
-    /// Mounts the file system and checks the label; returns what is free.
+    /// Mounts the file system and checks the label; returns the free space.
     async fn mount(&self) -> Result<Space, DriveError>;
     /// Unmounts the file system. Files cannot be reached until it is mounted again.
     async fn unmount(&self) -> Result<(), DriveError>;
     /// Stops the platters (STANDBY IMMEDIATE).
     async fn stop(&self) -> Result<(), DriveError>;
-    /// What it says of its own health. Only of a drive whose platters turn: none is started for it. `None` if it says
-    /// nothing.
+    /// Its health report. Only from a drive whose platters turn: none is started for it. `None` if it reports nothing.
     async fn health(&self) -> Result<Option<Smart>, DriveError> {
         Ok(None)
     }
 }
 
-/// The reason why a drive did not do a call.
+/// The reason why a drive failed a call.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// No file of that name.
+    /// No file has that name.
     #[error("no file {0}")]
     NotFound(FileName),
-    /// There is a file of that name already.
+    /// A file of that name exists already.
     #[error("there is a file {0} already")]
     Exists(FileName),
     /// The file ends before the requested range does.
     #[error("file {0} is shorter than the requested range")]
     Short(FileName),
-    /// No room for it.
+    /// The drive has no room for it.
     #[error("no room on the drive")]
     Full,
     /// The drive is in standby, unmounted or away: it cannot do the call.
@@ -175,7 +172,7 @@ pub enum DriveError {
     /// Another server owns the drive.
     #[error(transparent)]
     Owner(#[from] OwnerError),
-    /// The process, or the system as a whole, may open no more files. That is no fault of the drive's.
+    /// The process, or the whole system, cannot open more files. This is not the drive's fault.
     #[error(
         "no more files can be opened; raise the limit with `ulimit -n`, or LimitNOFILE in the service's unit, and \
          start the server again"
@@ -184,7 +181,7 @@ pub enum DriveError {
     /// The drive did not answer in time, or has not yet answered an earlier call.
     #[error("the drive has not answered for {0:?}")]
     NoAnswer(Duration),
-    /// The disk is not there.
+    /// The disk is gone.
     #[error("there is no disk {}: it was pulled, or has no power", .0.display())]
     Gone(PathBuf),
     /// The disk cannot read or write a place of its medium.
@@ -215,10 +212,10 @@ pub enum DriveError {
 }
 
 impl DriveError {
-    /// An error of the operating system, whose kinds are told apart by their numbers.
+    /// An error of the operating system, classified by its number.
     pub fn of_system(context: String, source: io::Error) -> Self {
         match source.raw_os_error().map(Errno::from_raw_os_error) {
-            // What a disk answers for a bad place; ENODATA is the block layer's word for a medium error.
+            // A disk's errors for a bad place; the block layer reports ENODATA for a medium error.
             Some(Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO) => {
                 Self::Medium { context, error: source.to_string() }
             }

@@ -1,19 +1,20 @@
 //! Emulated drives: `model`'s physics over any inner drive.
 //!
-//! An [`EmulatedRack`] holds the truth of all its drives under one lock, since they share fuses. Its drives do the real
-//! transfer on the inner drive and then wait for the modelled moment at which the modelled drive would have been done:
+//! An [`EmulatedRack`] holds the true state of all its drives under one lock, since they share fuses. Its drives do the
+//! real transfer on the inner drive and then wait for the modelled moment at which the modelled drive would have
+//! finished:
 //!
-//! 1. Under the lock: may it be done (turning, mounted, powered)? When would it be done? The heads are taken until
+//! 1. Under the lock: is the request allowed (turning, mounted, powered)? When would it end? The heads are busy until
 //!    then.
-//! 2. The inner drive does it.
-//! 3. Wait for the modelled moment; then look whether the drive lost its power meanwhile.
+//! 2. The inner drive executes it.
+//! 3. Wait for the modelled moment; then check whether the drive lost its power meanwhile.
 //!
 //! Invariants:
-//! - A request never ends before its modelled moment, but for waits of less than 1 ms on the wall: those are left out,
-//!   and made up for by the next request, because the heads stay taken until the modelled moment all the same. A timer
-//!   that wakes late is made up for as well: a request that follows at once counts from when the last one should have
-//!   ended. So a high time scale does not drown in the granularity of timers.
-//! - Where the inner drive was slower than the model, that is an [`Overrun`], counted and shown.
+//! - A request never ends before its modelled moment, except for waits of less than 1 ms of wall time: they are
+//!   skipped, and the next request makes up for them, because the heads stay busy until the modelled moment. A timer
+//!   that wakes late is compensated, too: a request that follows at once counts from when the last one should have
+//!   ended. So a high time scale does not suffer from the granularity of timers.
+//! - If the inner drive is slower than the model, that is an [`Overrun`], which is counted and shown.
 //! - The same seed and the same commands at the same moments give the same physics. Nothing here spawns a task or a
 //!   thread.
 
@@ -32,7 +33,7 @@ use tokio::sync::Notify;
 /// The time until a tripped fuse resets, in modelled time.
 pub const FUSE_RESET: Duration = Duration::from_secs(30);
 
-/// Waits shorter than this on the wall are left to the next request.
+/// Waits shorter than this in wall time are left to the next request.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// The time by which the inner drives were slower than the model.
@@ -44,7 +45,7 @@ pub struct Overrun {
     pub total: Duration,
 }
 
-/// An event of a drive that no command caused.
+/// A drive event that no command caused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveEvent {
     /// The drive.
@@ -65,7 +66,7 @@ pub enum DriveEventKind {
     Pulled,
     /// It answers again, in standby.
     Back,
-    /// It spins though nobody was asked to start it, or nobody knows whether it does. No emulated drive does that.
+    /// It spins although no start was requested, or its state is unknown. No emulated drive does that.
     Spins,
 }
 
@@ -74,33 +75,33 @@ struct RackState {
     clock: Arc<dyn Clock>,
     truth: Mutex<Truth>,
     notified: Notify,
-    /// How full the clients' queue of a drive's class is, in thousandths, once somebody knows.
+    /// Returns how full the clients' queue of a drive's class is, in thousandths, once it is set.
     queue_fill_permille: OnceLock<Box<dyn Fn(DriveId) -> u32 + Send + Sync>>,
 }
 
 struct Truth {
     drives: Vec<DriveState>,
-    /// The drives of the pool: of their physics their power alone is emulated.
+    /// The drives of the pool; only the power part of their physics is emulated.
     pool: Vec<DrivePhysics>,
     fuses: Fuses,
     resource_names: Vec<String>,
     servers: Servers,
     links: LinkQueues,
-    /// Bytes from which on a request is part of a stream of payload; smaller ones read labels and headers.
+    /// Bytes from which on a request is part of a payload stream; smaller ones read labels and headers.
     stream_bytes: usize,
     news: VecDeque<DriveEvent>,
-    /// When which drive gets its power back.
+    /// The times at which drives get their power back.
     resets: BTreeSet<(Time, DriveId)>,
     overrun: Overrun,
 }
 
-/// The truth of one drive.
+/// The true state of one drive.
 struct DriveState {
     physics: DrivePhysics,
     pulled: bool,
-    /// The domain whose fuse took its power the last time.
+    /// The domain whose fuse last cut its power.
     tripped: Option<String>,
-    /// By how much a timer let the last request end too late, and when that was.
+    /// The delay by which a timer let the last request end too late, and the time of that.
     lag: Duration,
     lag_seen: Time,
 }
@@ -117,21 +118,21 @@ pub struct EmulatedDrive {
     inner: Arc<dyn Drive>,
     shared: Arc<RackState>,
     capacity_bytes: u64,
-    /// Bytes of all files; counted at the first mount, unless [`EmulatedRack::assume_used`] has said it before.
+    /// Bytes of all files; counted at the first mount, unless [`EmulatedRack::assume_used`] has set it before.
     used_bytes: Mutex<Option<u64>>,
 }
 
-/// A request that was begun.
+/// A request that has started.
 struct Begun {
     done: Time,
-    /// The drive's losses when it began.
+    /// The drive's number of power losses at the start.
     losses: u32,
-    /// By how much earlier than its call it counts as begun.
+    /// The time by which it counts as started before its call.
     lag: Duration,
 }
 
 impl RackState {
-    /// The truth at this moment: what was due has happened.
+    /// The true state at this moment: everything that was due has happened.
     fn truth(&self) -> (MutexGuard<'_, Truth>, Time) {
         let mut truth = self.truth.lock();
         let now = self.clock.now();
@@ -141,8 +142,8 @@ impl RackState {
         (truth, now)
     }
 
-    /// A request of `bytes` bytes to `drive` that was begun crosses the drive's links, which may make it end later, and
-    /// may be part of a stream.
+    /// Lets a started request of `bytes` bytes to `drive` cross the drive's links, which may make it end later, and may
+    /// make it part of a stream.
     fn cross_links(&self, drive: DriveId, bytes: usize, begun: &mut Begun) {
         let mut truth = self.truth.lock();
         let crossed = truth.links.carry(self.clock.now() - begun.lag, drive, bytes as u64);
@@ -154,7 +155,7 @@ impl RackState {
 }
 
 impl Truth {
-    /// Gives power back where fuses have reset. True if some drive came back.
+    /// Restores power after fuses have reset. True if some drive came back.
     fn reset_fuses(&mut self, now: Time) -> bool {
         let mut any = false;
         while let Some(&(at, drive)) = self.resets.first().filter(|(at, _)| *at <= now) {
@@ -164,7 +165,7 @@ impl Truth {
         any
     }
 
-    /// The drive gets its power back, unless it is still away for another reason. True if it came back.
+    /// Restores the drive's power, unless it is away for another reason. True if it came back.
     fn power_on(&mut self, now: Time, drive: DriveId) -> bool {
         let one = &mut self.drives[drive.index()];
         let away = one.physics.state(now) == PowerState::Away;
@@ -176,7 +177,7 @@ impl Truth {
         true
     }
 
-    /// The drive loses its power.
+    /// Cuts the drive's power.
     fn power_off(&mut self, now: Time, drive: DriveId, why: DriveEventKind) {
         let one = &mut self.drives[drive.index()];
         if one.physics.state(now) == PowerState::Away {
@@ -200,7 +201,7 @@ impl Truth {
         Ok(ready)
     }
 
-    /// A fuse tripped: its drives are gone until it resets. Those that were not gone before.
+    /// Handles a tripped fuse: its drives are gone until it resets. Returns those that were not already gone.
     fn tripped(&mut self, now: Time, trip: &Trip) -> Vec<DriveId> {
         let domain = format!("{} {}", self.resource_names[trip.resource.index()], trip.domain.0);
         tracing::warn!(%domain, drives = trip.drives.len(), "a fuse tripped");
@@ -215,7 +216,7 @@ impl Truth {
         lost
     }
 
-    /// The error of a command that the physics of `drive` refused.
+    /// The error for a command that the physics of `drive` refused.
     fn excuse(&self, drive: DriveId, refused: Refused) -> DriveError {
         match refused.state {
             PowerState::Away => self.absence(drive),
@@ -236,7 +237,8 @@ impl Truth {
 }
 
 impl EmulatedRack {
-    /// The drives that `spec` describes, in standby and unmounted, each over the drive that `make_inner` makes for it.
+    /// The drives that `spec` describes, in standby and unmounted, each over the drive that `make_inner` returns for
+    /// it.
     pub fn new(
         spec: &RackSpec,
         seed: u64,
@@ -256,7 +258,7 @@ impl EmulatedRack {
             lag: Duration::ZERO,
             lag_seen: now,
         };
-        // Behind those of the rack in the stream of random numbers.
+        // After those of the rack in the stream of random numbers.
         let pooled =
             |at: usize| DrivePhysics::new(Arc::clone(&profile), seed, DriveId((spec.drives.len() + at) as u32));
         let truth = Truth {
@@ -288,8 +290,8 @@ impl EmulatedRack {
         Self { shared, drives }
     }
 
-    /// Drive `id` holds files of `bytes` bytes: so its first mount need not ask each of them for its length. If
-    /// another drive is found in its place, that one's are counted.
+    /// Sets the bytes of the files on drive `id`, so that its first mount need not ask each file for its length. If
+    /// another drive is found in its place, its files are counted.
     pub fn assume_used(&self, id: DriveId, bytes: u64) {
         *self.drives[id.index()].used() = Some(bytes);
     }
@@ -322,7 +324,7 @@ impl EmulatedRack {
         }
     }
 
-    /// Takes a drive out of its slot.
+    /// Pulls a drive out of its slot.
     pub fn pull(&self, drive: DriveId) {
         let (mut truth, now) = self.shared.truth();
         truth.power_off(now, drive, DriveEventKind::Pulled);
@@ -330,7 +332,7 @@ impl EmulatedRack {
         self.shared.notified.notify_waiters();
     }
 
-    /// Puts a drive that was pulled back into its slot.
+    /// Puts a pulled drive back into its slot.
     pub fn plug(&self, drive: DriveId) {
         let (mut truth, now) = self.shared.truth();
         truth.drives[drive.index()].pulled = false;
@@ -338,7 +340,8 @@ impl EmulatedRack {
         self.shared.notified.notify_waiters();
     }
 
-    /// The fuse of `resource` that `drive` hangs on trips without a reason, as fuses do. The drives that are gone now.
+    /// Trips the fuse of `resource` that supplies `drive`, without a reason, as fuses do. Returns the drives that are
+    /// gone now.
     pub fn trip(&self, resource: ResourceId, drive: DriveId) -> Vec<DriveId> {
         let (mut truth, now) = self.shared.truth();
         let Some(trip) = truth.fuses.trip_around(now, resource, drive) else { return Vec::new() };
@@ -347,7 +350,7 @@ impl EmulatedRack {
         lost
     }
 
-    /// Another drive takes the place of one that failed: it has power, and its bytes are counted anew.
+    /// Puts another drive in the place of a failed one: it has power, and its bytes are counted again.
     pub fn replace(&self, drive: DriveId) {
         *self.drives[drive.index()].used() = None;
         self.plug(drive);
@@ -379,10 +382,10 @@ impl EmulatedRack {
     }
 
     /// Starts the platters of `drive` of the pool, which may be too much for a fuse of the drives beside it; returns
-    /// when they turn at speed.
+    /// when they are at speed.
     ///
     /// # Errors
-    /// [`DriveError::NotReady`] while they come to a standstill.
+    /// [`DriveError::NotReady`] while they are stopping.
     pub async fn start_pool_drive(&self, drive: PoolDriveId) -> Result<(), DriveError> {
         let at_speed = {
             let (mut truth, now) = self.shared.truth();
@@ -398,7 +401,7 @@ impl EmulatedRack {
         Ok(())
     }
 
-    /// Stops the platters of `drive` of the pool; returns when they stand still.
+    /// Stops the platters of `drive` of the pool; returns when they have stopped.
     ///
     /// # Errors
     /// [`DriveError::NotReady`] if they cannot be stopped.
@@ -412,21 +415,21 @@ impl EmulatedRack {
         Ok(())
     }
 
-    /// The state of the platters of `drive` of the pool, and how often they were started. Reading it wakes nothing.
+    /// The state of the platters of `drive` of the pool, and their number of starts. Reading it wakes nothing.
     pub fn pool_state(&self, drive: PoolDriveId) -> (PowerState, u32) {
         let (mut truth, now) = self.shared.truth();
         let physics = &mut truth.pool[drive.index()];
         (physics.state(now), physics.starts())
     }
 
-    /// How often the platters of a drive were started.
+    /// Number of times that the platters of a drive were started.
     pub fn starts(&self, drive: DriveId) -> u32 {
         self.shared.truth().0.drives[drive.index()].physics.starts()
     }
 
-    /// From now on `fill_permille` says how full the clients' queue of a drive's class is, which is what makes load
-    /// heavy where the description says so ([`model::HeavyLoad`]). Nobody waits, as far as is known, before that. Only
-    /// the first call counts.
+    /// Sets `fill_permille`, which returns how full the clients' queue of a drive's class is. Full queues make load
+    /// heavy if the description defines that ([`model::HeavyLoad`]). Before this call the queues count as empty. Only
+    /// the first call has an effect.
     pub fn watch_queues(&self, fill_permille: impl Fn(DriveId) -> u32 + Send + Sync + 'static) {
         let _ = self.shared.queue_fill_permille.set(Box::new(fill_permille));
     }
@@ -438,7 +441,7 @@ impl EmulatedRack {
 }
 
 impl EmulatedDrive {
-    /// Begins something that the physics of this drive time.
+    /// Starts an action whose time the physics of this drive determine.
     fn begin(
         &self,
         timing: impl FnOnce(&mut DrivePhysics, Time, ServerLoad) -> Result<Time, Refused>,
@@ -466,7 +469,7 @@ impl EmulatedDrive {
         if kept { Ok(()) } else { Err(truth.absence(self.id)) }
     }
 
-    /// Waits for the end of a command to the platters, however short.
+    /// Waits for the end of a command to the platters, even if the wait is short.
     async fn wait(&self, begun: Begun) -> Result<(), DriveError> {
         self.check_power(&begun)?;
         self.shared.truth().0.drives[self.id.index()].lag = Duration::ZERO;
@@ -474,7 +477,7 @@ impl EmulatedDrive {
         self.check_power(&begun)
     }
 
-    /// Waits for the end of a request that the inner drive has done, and counts by how much that came too late.
+    /// Waits for the end of a request that the inner drive has executed, and counts its lateness.
     async fn finish(&self, begun: Begun) -> Result<(), DriveError> {
         let clock = &self.shared.clock;
         let ahead = begun.done.since(clock.now());
@@ -501,7 +504,7 @@ impl EmulatedDrive {
         one.lag_seen = now;
     }
 
-    /// A change of the file system itself: a seek, and what the inner drive makes of it.
+    /// A change of the file system itself: a seek, and the answer of the inner drive.
     async fn touched<T>(&self, inner: DriveFuture<'_, T>) -> Result<T, DriveError> {
         let begun = self.begin(|physics, now, _| physics.touch(now))?;
         let answer = inner.await?;
@@ -509,7 +512,7 @@ impl EmulatedDrive {
         Ok(answer)
     }
 
-    /// A transfer of bytes, and what the inner drive makes of it.
+    /// A transfer of bytes, and the answer of the inner drive.
     async fn transferred<T>(
         &self,
         name: &FileName,
@@ -525,7 +528,7 @@ impl EmulatedDrive {
         Ok(answer)
     }
 
-    /// Something that takes no time of the heads, but needs a mounted file system.
+    /// An action that takes no time of the heads, but needs a mounted file system.
     async fn looked_up<T>(&self, inner: DriveFuture<'_, T>) -> Result<T, DriveError> {
         self.begin(|physics, now, _| physics.ready(now).map(|()| now))?;
         inner.await
@@ -535,7 +538,7 @@ impl EmulatedDrive {
         self.used_bytes.lock()
     }
 
-    /// Counts what lies on the drive, once.
+    /// Counts the bytes on the drive, once.
     async fn count_files(&self) -> Result<(), DriveError> {
         if self.used().is_some() {
             return Ok(());
@@ -548,13 +551,13 @@ impl EmulatedDrive {
         Ok(())
     }
 
-    /// The smaller of what the model and the inner drive have room for.
+    /// The smaller of the room of the model and of the inner drive.
     fn bounded(&self, inner: Space) -> Space {
         let modelled_free_bytes = self.capacity_bytes.saturating_sub(self.used().unwrap_or(0));
         Space { capacity_bytes: self.capacity_bytes, free_bytes: modelled_free_bytes.min(inner.free_bytes) }
     }
 
-    /// Takes `bytes` of the modelled room, if there is so much.
+    /// Takes `bytes` of the modelled room, if that is free.
     fn reserve(&self, bytes: u64) -> Result<(), DriveError> {
         let mut used = self.used();
         let after = used.unwrap_or(0).saturating_add(bytes);
@@ -565,7 +568,7 @@ impl EmulatedDrive {
         Ok(())
     }
 
-    /// Gives room back.
+    /// Releases room.
     fn release(&self, bytes: u64) {
         let mut used = self.used();
         *used = used.map(|used| used.saturating_sub(bytes));
@@ -657,10 +660,10 @@ impl Drive for EmulatedDrive {
     async fn mount(&self) -> Result<Space, DriveError> {
         let begun = self.begin(DrivePhysics::mount)?;
         self.wait(begun).await?;
-        // The label can be read now, and not before: to look at it is part of the mount.
+        // The label can be read only now: reading it is part of the mount.
         let mounted = self.inner.mount().await;
         if mounted.is_err() {
-            // The drive that is there instead, or that replaces it, holds other files; nothing of it is reached.
+            // The drive in its place, or its later replacement, holds other files; none of them is reached.
             *self.used() = None;
             self.begin(|physics, now, _| physics.unmount(now))?;
         }

@@ -1,7 +1,7 @@
-//! The 4 KiB block, of which headers, footers, checksum pages and labels consist.
+//! The 4 KiB block, the unit of headers, footers, checksum pages and labels.
 //!
 //! A block is a magic of 8 bytes, a format version, fields in little-endian order without gaps, zeros, and in its last
-//! 4 bytes a CRC-32C over all that comes before. Invariant: a block that decodes encodes to the same bytes again, so
+//! 4 bytes a CRC-32C over everything before. Invariant: a block that decodes encodes to the same bytes again, so
 //! nothing can hide in one.
 
 use crc_fast::{CrcAlgorithm, Digest};
@@ -9,10 +9,10 @@ use crc_fast::{CrcAlgorithm, Digest};
 /// Bytes of a block: the sector of a 4Kn drive.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// The format version that this code writes, and the only one it reads. From 2 on, every version is read for ever.
+/// The only format version that this code writes and reads. From 2 on, every version will always be readable.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// Where the checksum of a block lies.
+/// Offset of the checksum in a block.
 const SEAL_OFFSET: usize = BLOCK_BYTES - 4;
 
 /// The reason why bytes are not the expected block.
@@ -66,7 +66,7 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// A CRC-32C that is still being fed.
+/// A running CRC-32C.
 pub(crate) fn crc32c_digest() -> Digest {
     Digest::new(CrcAlgorithm::Crc32Iscsi)
 }
@@ -78,7 +78,7 @@ pub(crate) struct BlockEncoder<'a> {
 }
 
 impl<'a> BlockEncoder<'a> {
-    /// Begins a block in `block`, which must have [`BLOCK_BYTES`] bytes.
+    /// Starts a block in `block`, which must have [`BLOCK_BYTES`] bytes.
     pub(crate) fn new(block: &'a mut [u8], magic: [u8; 8]) -> Self {
         assert_eq!(block.len(), BLOCK_BYTES, "a block has its size");
         block.fill(0);
@@ -102,7 +102,7 @@ impl<'a> BlockEncoder<'a> {
         self.at = offset;
     }
 
-    /// Writes the checksum: the block is complete.
+    /// Writes the checksum, which completes the block.
     pub(crate) fn seal(self) {
         assert!(self.at > 8, "a sealed block has its magic and version");
         let crc = crc32c(&self.block[..SEAL_OFFSET]);

@@ -1,8 +1,8 @@
 //! Every block against any bytes that a drive may return, and against the committed examples in `corpus/`.
 //!
-//! A fuzz body takes its bytes as they are, and once more with magic, version and checksum repaired: hardly any random
-//! bytes would get past the checksum otherwise. Nothing may panic, and whatever decodes must encode to the same bytes
-//! again.
+//! A fuzz body takes its bytes as they are, and once more with magic, version and checksum repaired: otherwise hardly
+//! any random bytes would pass the checksum. Nothing may panic, and everything that decodes must encode to the same
+//! bytes again.
 #![allow(clippy::unwrap_used)]
 
 use crate::format::{BLOCK_BYTES, FORMAT_VERSION, FormatError, crc32c, seal_of};

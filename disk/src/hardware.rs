@@ -1,4 +1,4 @@
-//! What a rack's hardware says and is asked beside the commands of its drives.
+//! Reports of and requests to a rack's hardware, besides the commands to its drives.
 
 use crate::DriveError;
 use crate::emulated::{DriveEvent, EmulatedRack, Overrun};
@@ -7,7 +7,7 @@ use model::{DriveId, PoolDriveId, PowerHabits, UnaskedWake};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How full the clients' queue of a drive's class is, in thousandths.
+/// Returns how full the clients' queue of a drive's class is, in thousandths.
 pub type QueueFill = Box<dyn Fn(DriveId) -> u32 + Send + Sync>;
 
 /// The hardware of a rack: emulated, or devices.
@@ -16,34 +16,34 @@ pub trait Hardware: Send + Sync + 'static {
     /// The next event that no command caused. Each event goes to one listener.
     async fn news(&self) -> DriveEvent;
 
-    /// Asks the drives for their states: those that spin, or of which nobody knows whether they do. Starts none. Asked
-    /// once, before anything is started.
+    /// Asks the drives for their states, and returns those that spin or may spin. Starts none. Called once, before
+    /// anything is started.
     async fn spinning(&self) -> Vec<DriveId> {
         Vec::new()
     }
 
-    /// Drive `id` holds files of so many bytes. See [`EmulatedRack::assume_used`].
+    /// Sets the bytes of the files on drive `id`. See [`EmulatedRack::assume_used`].
     fn assume_used(&self, _id: DriveId, _bytes: u64) {}
 
-    /// Says how full queues are. See [`EmulatedRack::watch_queues`].
+    /// Sets the source of queue fills. See [`EmulatedRack::watch_queues`].
     fn watch_queues(&self, _fill: QueueFill) {}
 
-    /// Another drive takes the place of one that failed.
+    /// Notes that another drive takes the place of a failed one.
     fn replace(&self, _drive: DriveId) {}
 
-    /// The drive, which is a disk and does nothing now, is the disk to which the link `id` leads from now on. That one
-    /// is asked for its state.
+    /// Makes the disk that the link `id` refers to the disk of this drive, which is idle now. The new disk is asked for
+    /// its state.
     async fn use_disk(&self, _drive: DriveId, _id: &Path) {}
 
-    /// Starts the platters of a drive of the pool; returns when they turn at speed.
+    /// Starts the platters of a drive of the pool; returns when they are at speed.
     ///
     /// # Errors
-    /// [`DriveError::NotReady`]: of drives that are no emulated ones nobody here controls the power.
+    /// [`DriveError::NotReady`]: the power of drives that are not emulated is not controlled here.
     async fn start_pool_drive(&self, _drive: PoolDriveId) -> Result<(), DriveError> {
         Err(DriveError::NotReady("not under control"))
     }
 
-    /// Stops the platters of a drive of the pool; returns when they stand still.
+    /// Stops the platters of a drive of the pool; returns when they have stopped.
     ///
     /// # Errors
     /// As [`Hardware::start_pool_drive`].
@@ -56,23 +56,22 @@ pub trait Hardware: Send + Sync + 'static {
         Overrun::default()
     }
 
-    /// How often drives were found awake that another program had started.
+    /// Number of times that drives were found awake because another program had started them.
     fn woken_by_others(&self) -> u64 {
         0
     }
 
-    /// How often drives were found awake that nobody had started: they woke by themselves.
+    /// Number of times that drives were found awake that no program had started: they woke by themselves.
     fn woke_themselves(&self) -> u64 {
         0
     }
 
-    /// What each drive that is a device does about its power by itself, as far as it is there and the kernel knows. No
-    /// drive is asked.
+    /// The power habits of each drive that is a present device, as far as the kernel knows them. No drive is asked.
     fn habits(&self) -> BTreeMap<DriveId, PowerHabits> {
         BTreeMap::new()
     }
 
-    /// Of each drive that was found awake and that nobody here had started, the last time.
+    /// The last wake of each drive that was found awake without a start from here.
     fn last_wakes(&self) -> BTreeMap<DriveId, UnaskedWake> {
         BTreeMap::new()
     }

@@ -1,13 +1,13 @@
-//! The label of a drive: which rack and which place in it the drive belongs to, and which drive it is.
+//! The label of a drive: its rack, its place in the rack, and its identity.
 //!
 //! It is the file `larder.label`, one block of 4 KiB that is checked at every mount, so that a drive in the wrong slot,
 //! of another rack, or with a damaged file system is never written to. `docs/format.md` draws its bytes.
 //!
-//! [`Label`] is what a place in a rack expects, [`DriveLabel`] all that lies on the drive: with a UUID of the drive
-//! itself, a replaced drive that comes back is distinguished from its replacement, and two copies of one are
+//! [`Label`] is the expected label of a place in a rack, [`DriveLabel`] the whole label on a drive: by the drive's
+//! UUID, a replaced drive that comes back is distinguished from its replacement, and two copies of one drive are
 //! recognised.
 //!
-//! Invariant: a label is written once, when the rack is made or a drive replaced, and never over another one.
+//! Invariant: a label is written once, when the rack is created or a drive replaced, and never over another one.
 
 mod on_drive;
 
@@ -24,13 +24,13 @@ const MAGIC: [u8; 8] = *b"LARDLABL";
 const RACK_NAME_MAX_BYTES: usize = 63;
 /// The longest text of a device's identity: a WWN or a serial number.
 pub const DEVICE_TEXT_MAX_BYTES: usize = 63;
-/// The room of the rack's name and of the device's text, with the zeros behind them.
+/// The room of the rack's name and of the device's text, including padding zeros.
 const TEXT_BYTES: usize = 64;
-/// Where the device's text begins, and behind it the rack's name.
+/// Offset of the device's text, and after it of the rack's name.
 const DEVICE_OFFSET: usize = 64;
 const NAME_OFFSET: usize = DEVICE_OFFSET + TEXT_BYTES;
 
-/// The identity of a rack for ever, drawn when it is made.
+/// The permanent identity of a rack, drawn when it is created.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RackUuid(pub [u8; 16]);
 
@@ -46,7 +46,7 @@ impl fmt::Debug for RackUuid {
     }
 }
 
-/// The identity of one drive, drawn when it is labelled: of two drives that were in one place, each has its own.
+/// The identity of one drive, drawn when it is labelled: two drives of one place have different ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DriveUuid(pub [u8; 16]);
 
@@ -73,10 +73,10 @@ fn write_uuid(bytes: &[u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// The identity of a device, independent of the slot it is plugged into.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
-    /// It is no device but a directory.
+    /// Not a device but a directory.
     #[default]
     None,
-    /// By its World Wide Name: 1 to 63 bytes, as the kernel spells it.
+    /// By its World Wide Name: 1 to 63 bytes, in the kernel's notation.
     Wwn(String),
     /// By its serial number: 1 to 63 bytes.
     Serial(String),
@@ -102,33 +102,33 @@ impl Device {
     }
 }
 
-/// What the name of a file system that Larder makes on a device begins with.
+/// Prefix of the name of a file system that Larder creates on a device.
 const VOLUME_NAME_PREFIX: &str = "larder";
-/// The digits behind it, of 5 bits each: with the prefix the 12 characters that XFS has room for.
+/// The digits after it, of 5 bits each: with the prefix these are the 12 characters that XFS has room for.
 const VOLUME_NAME_DIGITS: usize = 6;
 const BASE_32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// The name of the file systems that Larder makes on the devices of `rack`: `larder`, and the first 30 bits of the
-/// rack's identity. It stands in the superblock, so that a drive of another rack is recognised before it is mounted;
-/// the label decides.
+/// The name of the file systems that Larder creates on the devices of `rack`: `larder`, and the first 30 bits of the
+/// rack's identity. It is in the superblock, so a drive of another rack is recognised before it is mounted; the label
+/// decides.
 pub fn volume_name(rack: RackUuid) -> String {
     let bits = u128::from_be_bytes(rack.0);
     let digit = |at: usize| char::from(BASE_32[(bits >> (128 - 5 * (at + 1))) as usize % 32]);
     VOLUME_NAME_PREFIX.chars().chain((0..VOLUME_NAME_DIGITS).map(digit)).collect()
 }
 
-/// Whether `name` is that of a file system that Larder made for some rack.
+/// True if `name` is that of a file system that Larder made for some rack.
 pub fn is_volume_name(name: &str) -> bool {
     name.strip_prefix(VOLUME_NAME_PREFIX)
         .is_some_and(|digits| digits.len() == VOLUME_NAME_DIGITS && digits.bytes().all(|b| BASE_32.contains(&b)))
 }
 
-/// Which rack and which place in it a drive belongs to.
+/// The rack and the place in it that a drive belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The rack.
     pub rack: RackUuid,
-    /// Its name in the rack's description, for people: 1 to 63 bytes. Two racks are distinguished by `rack` alone.
+    /// Its name in the rack's description, for people: 1 to 63 bytes. Only `rack` distinguishes two racks.
     pub rack_name: String,
     /// The drive's place in it.
     pub drive: DriveId,
@@ -141,7 +141,7 @@ pub struct DriveLabel {
     pub label: Label,
     /// The identity of the drive.
     pub uuid: DriveUuid,
-    /// When it was labelled, in milliseconds of the Unix epoch.
+    /// Time of labelling, in milliseconds of the Unix epoch.
     pub labelled_ms: u64,
     /// The device that it was labelled on.
     pub device: Device,
@@ -150,13 +150,13 @@ pub struct DriveLabel {
 /// The reason why a drive's label is not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LabelError {
-    /// The drive itself is not there.
+    /// The drive itself is missing.
     #[error("there is no directory {}: the drive is missing, or not mounted", .0.display())]
     NoDirectory(PathBuf),
-    /// There is none.
+    /// The drive has no label.
     #[error("the drive has no label: it was never made part of a rack")]
     Missing,
-    /// There is one, but it cannot be read.
+    /// The label cannot be read.
     #[error("the drive's label is damaged: {0}")]
     Damaged(FormatError),
     /// Another version wrote it.
@@ -169,18 +169,18 @@ pub enum LabelError {
         found: RackUuid,
         /// Its name.
         found_name: String,
-        /// The rack it was expected to belong to.
+        /// The expected rack.
         expected: RackUuid,
     },
-    /// The file system on the disk is none that this rack's drives have.
+    /// The file system on the disk is not one of this rack's drives.
     #[error("the disk's file system is {found}, and not {expected}: it is another rack's, or none of Larder's")]
     OtherVolume {
         /// Its name.
         found: String,
-        /// The name of this rack's.
+        /// The name of this rack's file systems.
         expected: String,
     },
-    /// The drive belongs to this rack, but elsewhere.
+    /// The drive belongs to this rack, but to another place.
     #[error("the drive is {found} of this rack, but sits in the place of {expected}")]
     ForeignDrive {
         /// The drive on the label.
@@ -193,13 +193,14 @@ pub enum LabelError {
     Replaced {
         /// The drive on the label.
         found: DriveUuid,
-        /// The one that took its place.
+        /// The drive that took its place.
         expected: DriveUuid,
     },
 }
 
 impl DriveLabel {
-    /// The label as a block. The rack's name must have 1 to 63 bytes, as every rack's has, and a device's text as many.
+    /// The label as a block. The rack's name must have 1 to 63 bytes, as every rack's has, and a device's text at most
+    /// 63.
     pub fn encode(&self) -> [u8; BLOCK_BYTES] {
         let Label { rack, rack_name, drive } = &self.label;
         let (kind, text) = self.device.parts();
@@ -220,7 +221,7 @@ impl DriveLabel {
         block
     }
 
-    /// The label that `block` is.
+    /// The label in `block`.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
         let mut reader = BlockDecoder::open(block, MAGIC, "label")?;
         let drive = DriveId(reader.u32());

@@ -1,15 +1,15 @@
 //! Drives, and the formats of the files on them.
 //!
-//! - [`Drive`] is the seam: named files, written once, read by offset; and the four power commands.
+//! - [`Drive`] is the interface: named files, written once, read by offset; and the four power commands.
 //! - [`DirectoryDrive`] stores them in a directory, [`MemoryDrive`] in memory; [`EmulatedDrive`] puts `model`'s physics
 //!   over either; [`DeadlineDrive`] bounds the time of every call.
-//! - [`device`] is a drive that is a whole disk, mounted and unmounted, started and stopped by the kernel's means.
-//! - [`power`] starts, stops and asks real disks, over [`scsi`]: commands by SG_IO and what disks answer.
-//! - [`smart`] reads what a disk that is awake says of its health.
-//! - [`discover`] lists the disks of this machine, and says which can be used; [`IoCounters`] shows who touched one.
-//! - [`doctor`] finds who else wakes disks. [`child`] runs commands with deadlines.
+//! - [`device`] is a drive that is a whole disk, mounted and unmounted, started and stopped through the kernel.
+//! - [`power`] starts, stops and queries real disks, over [`scsi`]: commands by SG_IO and the answers of disks.
+//! - [`smart`] reads the health reports of disks that are awake.
+//! - [`discover`] lists the disks of this machine and shows which can be used; [`IoCounters`] shows accesses to a disk.
+//! - [`doctor`] finds other programs that wake disks. [`child`] runs commands with deadlines.
 //! - [`label`] identifies a drive, its rack and its place in it.
-//! - [`stack`] is the stripe stack: the format in which a blob lies on k + r drives, its writer, reader and verifier.
+//! - [`stack`] is the stripe stack: the format of a blob on k + r drives, its writer, reader and verifier.
 //!
 //! Invariants: a transfer holds at most 2 x (k + r) x request size of memory; nothing here decides when a drive spins.
 
@@ -53,14 +53,14 @@ pub use hardware::{Hardware, QueueFill};
 pub use label::{Device, DriveLabel, DriveUuid, Label, LabelError, RackUuid};
 pub use memory::{MemoryCall, MemoryDrive};
 
-/// Bytes of the longest request to a drive, unless a single fragment is longer: enough for a seek to be a small part of
-/// it.
+/// Bytes of the longest request to a drive, unless a single fragment is longer: large enough to make a seek a small
+/// part of it.
 pub const REQUEST_BYTES: usize = 1 << 20;
 
-/// Bytes of fragments in such a request, beside the checksum page that may go along with them.
+/// Bytes of fragments in a request of this size, besides the checksum page that may accompany them.
 pub const REQUEST_FRAGMENTS_BYTES: u64 = (REQUEST_BYTES - BLOCK_BYTES) as u64;
 
-/// The result of a task that was waited for; `None` if the runtime ended it. A panic goes on here.
+/// The result of an awaited task; `None` if the runtime ended it. A panic continues here.
 fn finished<T>(joined: Result<T, tokio::task::JoinError>) -> Option<T> {
     match joined.map_err(tokio::task::JoinError::try_into_panic) {
         Ok(result) => Some(result),

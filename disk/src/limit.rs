@@ -1,11 +1,12 @@
-//! How many files this process may have open (RLIMIT_NOFILE).
+//! The number of files that this process may have open (RLIMIT_NOFILE).
 //!
-//! A limit has two values: the soft one holds, and a process may raise it as far as the hard one. Many systems set the
-//! soft one to 1,024 for the sake of programs that use `select`, and the hard one far above it.
+//! A limit has two values: the soft one is in effect, and a process may raise it up to the hard one. Many systems set
+//! the soft one to 1,024 for programs that use `select`, and the hard one far above it.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit to the hard one, as far as the system allows; the number of files that may be open now.
+/// Raises the soft limit to the hard one, as far as the system allows; returns the number of files that may now be
+/// open.
 pub fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -17,7 +18,7 @@ pub fn raise_open_files() -> u64 {
     open_files()
 }
 
-/// How many files may be open.
+/// The number of files that may be open.
 pub fn open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

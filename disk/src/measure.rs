@@ -1,16 +1,16 @@
-//! Measures a disk: how long it takes to start, mount, unmount and stop, how fast each of its zones is read, and how
-//! long a seek takes.
+//! Measures a disk: the time of a start, mount, unmount and stop, the read rate of each of its zones, and the time of a
+//! seek.
 //!
-//! 1. The disk is stopped, so that it is known where it begins.
-//! 2. So often as wanted it is started, mounted, unmounted and stopped, each step with its time. While it turns for the
-//!    last time, and nothing is mounted, it is read past the page cache: stretches that are spread evenly from its
-//!    beginning to its end, and then single blocks here and there.
+//! 1. The disk is stopped, so that its initial state is known.
+//! 2. It is started, mounted, unmounted and stopped the requested number of times, and each step is timed. During the
+//!    last round, while nothing is mounted, it is read past the page cache: zones that are spread evenly from its
+//!    beginning to its end, and then single blocks at random places.
 //! 3. If any step fails, it is stopped.
 //!
-//! Nothing is written but what the mount of a clean file system writes. Disks are measured one at a time by whoever
-//! calls this, and [`Figures`] sums them up.
+//! Only the mount of a clean file system writes to it. The caller measures disks one at a time, and [`Figures`] sums
+//! them up.
 //!
-//! Invariant: a disk that was measured, well or not, was sent a stop last.
+//! Invariant: the last command to a measured disk is a stop, also after an error.
 
 use crate::{ALIGNMENT_BYTES, Buffer, DriveError};
 use model::Rng;
@@ -20,12 +20,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// The size of a request while a zone is read.
+/// Size of a request while a zone is read.
 const REQUEST_BYTES: usize = 1 << 20;
 
 /// A disk that can be measured. Calls block until they are done.
 pub trait Subject {
-    /// Starts the platters; returns when they turn at speed.
+    /// Starts the platters; returns when they are at speed.
     ///
     /// # Errors
     /// [`DriveError`], as of the other calls.
@@ -40,33 +40,33 @@ pub trait Subject {
     /// # Errors
     /// [`DriveError`].
     fn unmount(&mut self) -> Result<(), DriveError>;
-    /// Stops the platters; returns when they stand still.
+    /// Stops the platters; returns when they have stopped.
     ///
     /// # Errors
     /// [`DriveError`].
     fn stop(&mut self) -> Result<(), DriveError>;
-    /// What is on the platters, to be read while they turn and nothing is mounted.
+    /// The data on the platters, for reading while they turn and nothing is mounted.
     ///
     /// # Errors
     /// [`DriveError`].
     fn medium(&mut self) -> Result<Medium, DriveError>;
 }
 
-/// What to measure.
+/// The extent of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// Starts, at least 1.
     pub starts: u32,
     /// Zones that are read, at least 2.
     pub zones: u32,
-    /// Bytes that are read of each.
+    /// Bytes read from each zone.
     pub zone_bytes: u64,
-    /// Single blocks that are read.
+    /// Single blocks to read.
     pub seeks: u32,
 }
 
 impl Default for Trial {
-    /// Two starts and some 600 MB: less than a minute with most disks.
+    /// Two starts and about 600 MB: less than a minute for most disks.
     fn default() -> Self {
         Self { starts: 2, zones: 9, zone_bytes: 64 << 20, seeks: 100 }
     }
@@ -109,7 +109,7 @@ pub fn measure(
     disk.stop()?;
     let measured = rounds(disk, trial, now);
     if measured.is_err() {
-        // The error of the step is the one that counts.
+        // The error of the step is the relevant one.
         let _ = disk.stop();
     }
     measured
@@ -149,7 +149,7 @@ fn zones(medium: &Medium, trial: &Trial, now: &mut dyn FnMut() -> Duration) -> R
     let mut rates = Vec::new();
     for zone in 0..u64::from(trial.zones) {
         let from = aligned(last / u64::from(trial.zones - 1) * zone);
-        // The first request pays for the seek.
+        // The first request includes the seek.
         medium.read(from, &mut buffer)?;
         let began = now();
         for request in 1..requests.max(2) {
@@ -162,7 +162,7 @@ fn zones(medium: &Medium, trial: &Trial, now: &mut dyn FnMut() -> Duration) -> R
     Ok(rates)
 }
 
-/// The average time of reading a block, at places that are drawn anew each time.
+/// The average time of reading a block at random places.
 fn seek(medium: &Medium, trial: &Trial, now: &mut dyn FnMut() -> Duration) -> Result<Duration, DriveError> {
     let mut rng = Rng::new(medium.bytes);
     let mut buffer = Buffer::zeroed(ALIGNMENT_BYTES);
@@ -183,18 +183,18 @@ fn too_small(bytes: u64, zone_bytes: u64) -> DriveError {
     DriveError::Io { context: "measuring".into(), source }
 }
 
-/// What is on the platters: a device, or a file that stands for one.
+/// The data on the platters: a device, or a file in its place.
 pub struct Medium {
     file: File,
     bytes: u64,
 }
 
 impl Medium {
-    /// Opens the device or file at `path`, of so many bytes, to be read past the page cache; through it if it is a file
-    /// of a file system that cannot do otherwise.
+    /// Opens the device or file at `path`, which has `bytes` bytes, for reading past the page cache, or through it if
+    /// the file system supports nothing else.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn open(path: &Path, bytes: u64) -> io::Result<Self> {
         let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(direct).open(path);
@@ -211,14 +211,14 @@ impl Medium {
     }
 }
 
-/// What several disks of a kind have in common: the figures of a rack description.
+/// The common figures of several disks of a kind, for a rack description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
     /// The mean rate, in bytes/s.
     pub bytes_per_s: u64,
-    /// By how much the fastest zone is faster than the mean, and the slowest slower, in thousandths.
+    /// The deviation of the fastest and the slowest zone from the mean, in thousandths.
     pub zone_permille: u16,
-    /// By how much a disk as a whole is off the mean, at most, in thousandths.
+    /// The maximum deviation of a whole disk from the mean, in thousandths.
     pub drive_permille: u16,
     /// The average seek.
     pub seek: Duration,
@@ -232,7 +232,7 @@ pub struct Figures {
     pub spin_down: (Duration, Duration),
 }
 
-/// The widest spread of rates that a description may have, in thousandths.
+/// Maximum spread of rates in a description, in thousandths.
 const SPREAD_MAX: u64 = 499;
 
 impl Figures {
@@ -263,7 +263,7 @@ fn mean(numbers: &[u64]) -> u64 {
     numbers.iter().sum::<u64>() / (numbers.len() as u64).max(1)
 }
 
-/// Half of what lies between the fastest and the slowest zone, in thousandths of the middle between the two.
+/// Half the difference between the fastest and the slowest zone, in thousandths of their average.
 fn spread(zones: &[u64]) -> u64 {
     let (fastest, slowest) = (zones.iter().max().unwrap_or(&0), zones.iter().min().unwrap_or(&0));
     ((fastest - slowest) * 1000 / (fastest + slowest).max(1)).min(SPREAD_MAX)
@@ -281,7 +281,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use std::path::PathBuf;
 
-    /// A disk of a file, in a time of its own.
+    /// A disk in a file, with simulated time.
     struct Made<'a> {
         path: PathBuf,
         bytes: u64,
@@ -325,7 +325,7 @@ mod tests {
         File::create(&path).unwrap().set_len(bytes).unwrap();
         let (time, steps) = (Cell::new(Duration::ZERO), RefCell::default());
         let mut disk = Made { path, bytes, time: &time, steps: &steps, fails_at };
-        // Each look at the clock takes a millisecond, and nothing else but the steps does.
+        // Each reading of the clock takes a millisecond; apart from that only the steps take time.
         let now = &mut || {
             time.set(time.get() + Duration::from_millis(1));
             time.get()

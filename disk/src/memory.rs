@@ -1,10 +1,10 @@
 //! A drive in memory, for tests and for racks in virtual time.
 //!
-//! It does each call when the future is first polled, on the caller's thread. Bytes that are not synced are lost by
-//! [`MemoryDrive::crash`]; faults are injected on demand, among them calls that hang ([`MemoryDrive::hang`]).
+//! It executes each call when the future is first polled, on the caller's thread. Bytes that are not synced are lost by
+//! [`MemoryDrive::crash`]; faults are injected on demand, including calls that hang ([`MemoryDrive::hang`]).
 //!
-//! How a crash is modelled: a file remembers what each unsynced write replaced, and whether its name was ever synced.
-//! Invariant: undoing those writes backwards gives the bytes of the last sync. Synced bytes are stored once.
+//! The model of a crash: a file remembers the bytes that each unsynced write replaced, and whether its name was ever
+//! synced. Invariant: undoing those writes backwards gives the bytes of the last sync. Synced bytes are stored once.
 
 use crate::{Buffer, Drive, DriveError, FileName, Space};
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// The unit that a torn crash preserves or loses as a whole.
 const SECTOR_BYTES: usize = 4096;
 
-/// One unsynced write: where, and what was there before; `None` is zeros, as in a file that was never synced.
+/// One unsynced write: its place, and the bytes before it; `None` means zeros, as in a file that was never synced.
 struct Undo {
     range: Range<usize>,
     before: Option<Vec<u8>>,
@@ -51,24 +51,24 @@ struct File {
     name_is_durable: bool,
 }
 
-/// A call, as it is recorded and as faults are drawn for it.
+/// A call, for the record and for choosing faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryCall {
-    /// `create`: which file.
+    /// `create`: the file.
     Create(FileName),
-    /// `write_at`: which file, offset, length.
+    /// `write_at`: the file, offset, length.
     Write(FileName, u64, u64),
-    /// `read_at`: which file, offset, length.
+    /// `read_at`: the file, offset, length.
     Read(FileName, u64, u64),
-    /// `sync`: which file.
+    /// `sync`: the file.
     Sync(FileName),
-    /// `remove`: which file.
+    /// `remove`: the file.
     Remove(FileName),
-    /// `replace`: which file, and the name it gets.
+    /// `replace`: the file, and its new name.
     Replace(FileName, FileName),
-    /// `remove_many`: how many files.
+    /// `remove_many`: the number of files.
     RemoveMany(usize),
-    /// `len`: which file.
+    /// `len`: the file.
     Len(FileName),
     /// `list`, `space` or `health`.
     Look,
@@ -83,14 +83,14 @@ pub enum MemoryCall {
 }
 
 impl MemoryCall {
-    /// True of calls that move bytes or change a file: those that are recorded, and that fail on demand.
+    /// True for calls that move bytes or change a file: these are recorded, and fail on demand.
     fn is_transfer(&self) -> bool {
         let changes = matches!(self, Self::Create(_) | Self::Write(..) | Self::Remove(_) | Self::RemoveMany(_));
         changes || matches!(self, Self::Replace(..) | Self::Read(..) | Self::Sync(_))
     }
 }
 
-/// Which calls hang, and for how long.
+/// Returns the time for which a call hangs, if it does.
 type Hang = Arc<dyn Fn(&MemoryCall) -> Option<Duration> + Send + Sync>;
 
 #[derive(Default)]
@@ -127,12 +127,12 @@ impl MemoryDrive {
         self.state.lock()
     }
 
-    /// The power fails: everything that was not synced is lost, names included.
+    /// The power fails: everything that was not synced is lost, including names.
     pub fn crash(&self) {
         self.crash_with(|| false);
     }
 
-    /// The power fails, and some unsynced sectors reached the medium, as `rng` decides.
+    /// The power fails, and a random part of the unsynced sectors reached the medium.
     pub fn crash_torn(&self, rng: &mut Rng) {
         self.crash_with(|| rng.below(2) == 0);
     }
@@ -147,50 +147,50 @@ impl MemoryDrive {
         });
     }
 
-    /// The `n`th call from now on fails, once: 1 is the next. Calls that move bytes or change files count.
+    /// The `n`th call from now on fails, once: 1 is the next. Only calls that move bytes or change files count.
     pub fn fail_call(&self, n: u64) {
         assert!(n > 0, "calls are counted from 1");
         self.state().fail_in = Some(n);
     }
 
-    /// Every call fails from now on, or none any more.
+    /// Makes every call fail from now on, or none any more.
     pub fn set_dead(&self, dead: bool) {
         self.state().dead = dead;
     }
 
-    /// From now on, calls for which `hang` gives a time do nothing for so long. They need tokio's clock then.
+    /// From now on, calls for which `hang` returns a time do nothing for that time. They then need tokio's clock.
     pub fn hang(&self, hang: impl Fn(&MemoryCall) -> Option<Duration> + Send + Sync + 'static) {
         self.state().hang = Some(Arc::new(hang));
     }
 
-    /// No call hangs that is made from now on.
+    /// Makes no call hang from now on.
     pub fn stop_hanging(&self) {
         self.state().hang = None;
     }
 
-    /// It says this of its health from now on.
+    /// Sets its health report.
     pub fn set_health(&self, health: Smart) {
         self.state().health = Some(health);
     }
 
-    /// Changes what the drive can hold, down to making it full.
+    /// Changes the capacity of the drive, down to making it full.
     pub fn set_capacity(&self, capacity_bytes: u64) {
         self.state().capacity_bytes = capacity_bytes;
     }
 
-    /// Flips the bits of `mask` in one byte of a file, unnoticed. The byte must be there.
+    /// Flips the bits of `mask` in one byte of a file, unnoticed. The byte must exist.
     pub fn flip_bit(&self, name: &FileName, offset: u64, mask: u8) {
         let mut state = self.state();
         let file = state.files.get_mut(name).expect("a bit is flipped in a file that is there");
         file.bytes[offset as usize] ^= mask;
     }
 
-    /// Makes bytes of a file unreadable until they are written again, as a bad sector is.
+    /// Makes bytes of a file unreadable until they are written again, like a bad sector.
     pub fn make_unreadable(&self, name: &FileName, offset: u64, bytes: u64) {
         self.state().unreadable.push((name.clone(), offset, bytes));
     }
 
-    /// Loses the end of a file, unnoticed: `bytes` of it are left. It must have been longer.
+    /// Cuts a file to `bytes`, unnoticed. It must have been longer.
     pub fn cut_file(&self, name: &FileName, bytes: u64) {
         let mut state = self.state();
         let file = state.files.get_mut(name).expect("a file is cut that is there");
@@ -198,7 +198,7 @@ impl MemoryDrive {
         file.bytes.truncate(bytes as usize);
     }
 
-    /// Loses a file, unnoticed. False if there was none.
+    /// Loses a file, unnoticed. False if it did not exist.
     pub fn lose_file(&self, name: &FileName) -> bool {
         self.state().files.remove(name).is_some()
     }
@@ -235,12 +235,12 @@ impl MemoryDrive {
         self.state().calls = Some(Vec::new());
     }
 
-    /// The calls since [`record_calls`](Self::record_calls), which begins anew.
+    /// The calls since [`record_calls`](Self::record_calls); starts a new list.
     pub fn recorded_calls(&self) -> Vec<MemoryCall> {
         self.state().calls.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// The medium, once `call` has hung for as long as it should, unless another fault is due.
+    /// The medium, after `call` has hung for its time, unless another fault is due.
     async fn begin(&self, call: MemoryCall) -> Result<MutexGuard<'_, Medium>, DriveError> {
         let hang = self.state().hang.clone();
         if let Some(span) = hang.and_then(|hang| hang(&call)) {
@@ -286,7 +286,7 @@ impl Medium {
     }
 }
 
-/// The part of a file that a transfer means, if the file is long enough.
+/// The range of a transfer within a file, if the file is long enough.
 fn part(name: &FileName, file: &File, offset: u64, len: usize) -> Result<Range<usize>, DriveError> {
     let end = offset.checked_add(len as u64).filter(|end| *end <= file.bytes.len() as u64);
     end.map(|end| offset as usize..end as usize).ok_or_else(|| DriveError::Short(name.clone()))

@@ -3,7 +3,7 @@
 //! Two servers on one set of drives destroy each other's data: each removes stacks that its own catalog does not know.
 //! This happens when a copy of a data directory is served beside the original, or a restored backup beside a newer
 //! directory. So every medium (a drive of the rack, a drive of the pool, the workshop) carries an [`OwnerMark`]. Each
-//! run of a server has a random number, and a data directory records the numbers of its own runs.
+//! run of a server has a random number, and a data directory records the numbers of its runs.
 //!
 //! 1. Each mount compares the mark with the recorded runs ([`Claim`]) before anything is written to the medium. A mark
 //!    of an earlier run of this directory is replaced by one of the current run; so is a missing mark.
@@ -146,7 +146,7 @@ pub struct Runs {
 #[derive(Debug)]
 pub struct Claim {
     runs: Runs,
-    /// Maximum number of locks, each of which takes a descriptor. Further media are marked but not locked.
+    /// Maximum number of locks; each takes a descriptor. Further media are marked but not locked.
     locks_max: usize,
     locks: Arc<AtomicUsize>,
     /// Refused media, with the reason.
@@ -187,7 +187,7 @@ impl Claim {
         self.refused.lock().iter().map(|(path, why)| (path.clone(), why.clone())).collect()
     }
 
-    /// A slot for one more lock, if there is one.
+    /// A slot for one more lock, if one is free.
     fn lock_slot(&self) -> Option<LockSlot> {
         let room = LockSlot(Arc::clone(&self.locks));
         let taken = room.0.fetch_add(1, Ordering::SeqCst);

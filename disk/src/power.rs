@@ -1,14 +1,14 @@
 //! Power control of a real disk: is it asleep, start it, stop it.
 //!
-//! [`PowerControl`] is the seam, with three kinds: [`AtaPower`] (SATA disks, also behind a translator), [`ScsiPower`]
-//! (SAS disks), [`CommandPower`] (a command of the operator's: enclosures, relays). [`trial`] finds out by stopping and
-//! starting a disk whether its control does what it says.
+//! [`PowerControl`] is the interface, with three kinds: [`AtaPower`] (SATA disks, also behind a translator),
+//! [`ScsiPower`] (SAS disks), [`CommandPower`] (an operator's command: enclosures, relays). [`trial`] finds out by
+//! stopping and starting a disk whether its control works as reported.
 //!
-//! A disk of which something cannot be known is [`PowerMode::Unknown`], with the reason. Silence, a rejected command,
-//! an answer without the registers that would prove it: none of them is taken for "asleep" or for "awake".
+//! A disk in an unknown state is [`PowerMode::Unknown`], with the reason. Silence, a rejected command, or an answer
+//! without the registers that would prove it never counts as "asleep" or as "awake".
 //!
-//! Invariants: asking for the mode never starts a disk; only `start` does. Calls block, for at most the timeouts of
-//! [`crate::scsi`]; a [`DeadlineDrive`](crate::DeadlineDrive) bounds how long anybody waits for them.
+//! Invariants: a query of the mode never starts a disk; only `start` does. Calls block, for at most the timeouts of
+//! [`crate::scsi`]; a [`DeadlineDrive`](crate::DeadlineDrive) limits the wait for them.
 
 mod ata;
 mod command;
@@ -27,20 +27,20 @@ use crate::scsi::{
 };
 use std::time::Duration;
 
-/// The state of a disk's platters, as the disk says it.
+/// The state of a disk's platters, as the disk reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PowerMode {
-    /// They stand still.
+    /// They have stopped.
     Standby,
     /// They are on their way to speed, or may start at any moment.
     Starting,
     /// They turn, at full speed or a lower one.
     Active,
-    /// Nobody knows. Whoever has a budget to obey must count the disk as spinning.
+    /// Unknown. A caller with a power budget must count the disk as spinning.
     Unknown(PowerError),
 }
 
-/// The reason why a command of power control failed, or its answer says nothing.
+/// The reason why a command of power control failed, or why its answer is useless.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PowerError {
     /// The command did not reach the disk.
@@ -49,11 +49,11 @@ pub enum PowerError {
     /// The host adapter had no answer from the disk in time.
     #[error("the disk did not answer in time")]
     NoAnswer,
-    /// The host adapter failed otherwise; its status, as the kernel numbers it.
+    /// Another failure of the host adapter; its status, in the kernel's numbering.
     #[error("the host adapter failed (host status {0:#04x})")]
     HostAdapter(u16),
-    /// The disk, or the bridge before it, refused the command, or is not ready for another reason: sense key,
-    /// additional code and qualifier.
+    /// The disk, or a bridge to it, refused the command, or is not ready for another reason: sense key, additional code
+    /// and qualifier.
     #[error("the disk answered with sense {key:x}/{asc:02x}/{ascq:02x}")]
     Refused {
         /// The sense key.
@@ -63,10 +63,10 @@ pub enum PowerError {
         /// Its qualifier.
         ascq: u8,
     },
-    /// The answer has a status without sense data that explain it.
+    /// The answer has a status without sense data to explain it.
     #[error("the disk answered with status {0:#04x} and nothing more")]
     Status(u8),
-    /// The ATA registers are missing from the answer, so that nobody knows whether an ATA disk saw the command.
+    /// The ATA registers are missing from the answer, so it is unknown whether an ATA disk received the command.
     #[error("the answer does not show that the command reached an ATA disk; bridges that swallow commands do this")]
     NoAtaStatus,
     /// The ATA disk failed the command.
@@ -77,10 +77,10 @@ pub enum PowerError {
         /// The error register.
         error: u8,
     },
-    /// CHECK POWER MODE answered a value that ACS-3 does not name.
+    /// CHECK POWER MODE returned a value that ACS-3 does not define.
     #[error("the disk answered power mode {0:#04x}, which has no meaning")]
     UnnamedMode(u8),
-    /// The disk keeps answering that something happened since the last command.
+    /// The disk keeps reporting events since the last command.
     #[error("the disk reports one event after another instead of answering")]
     KeepsReporting,
     /// The operator's command could not be run.
@@ -96,7 +96,7 @@ pub enum PowerError {
     CommandTimeout {
         /// The program.
         command: String,
-        /// The time it had.
+        /// The time limit.
         timeout: Duration,
     },
     /// The operator's command failed.
@@ -104,23 +104,23 @@ pub enum PowerError {
     CommandFailed {
         /// The program.
         command: String,
-        /// How it ended.
+        /// The exit status.
         status: String,
-        /// The last line that it wrote to standard error.
+        /// The last line of its standard error.
         output: String,
     },
-    /// The operator's command says that it does not know, or something that no mode is called.
+    /// The operator's command reports that it does not know the state, or an undefined word.
     #[error("the power command {command} answered `{answer}` for a state; it must be standby, starting or active")]
     CommandAnswer {
         /// The program.
         command: String,
-        /// The first word that it wrote to standard output.
+        /// The first word of its standard output.
         answer: String,
     },
-    /// The disk accepted a stop, and still says that it spins.
+    /// The disk accepted a stop, and still reports that it spins.
     #[error("the disk accepts a stop and still says that it spins; try it with `larder drive power ... test`")]
     StopIgnored,
-    /// There is no way to control this disk's power.
+    /// This disk's power cannot be controlled.
     #[error("its power cannot be controlled: {0}")]
     NoControl(&'static str),
 }
@@ -130,11 +130,11 @@ pub trait PowerControl: Send + Sync {
     /// The state of the platters. Never starts them.
     fn mode(&self) -> PowerMode;
 
-    /// Starts the platters. May return before they turn at speed: [`PowerControl::mode`] says when.
+    /// Starts the platters. May return before they are at speed: [`PowerControl::mode`] shows when they are.
     fn start(&self) -> Result<(), PowerError>;
 
-    /// Stops the platters. May return before they stand still. What is mounted must be unmounted before, or its next
-    /// write starts them again.
+    /// Stops the platters. May return before they have stopped. The caller must unmount first, or the next write of a
+    /// mounted file system starts them again.
     fn stop(&self) -> Result<(), PowerError>;
 }
 
@@ -144,7 +144,7 @@ pub struct NoPower {
 }
 
 impl NoPower {
-    /// No control, for `reason`.
+    /// No control, because of `reason`.
     pub fn new(reason: &'static str) -> Self {
         Self { reason }
     }
@@ -168,13 +168,13 @@ impl PowerControl for NoPower {
     }
 }
 
-/// What a reply says: success, or sense data that name the reason.
+/// The result in a reply: success, or sense data with the reason.
 enum Outcome {
     Good,
     Sense(Sense),
 }
 
-/// Takes a reply apart; an error if it did not come from the disk, or says nothing.
+/// Evaluates a reply; an error if it did not come from the disk, or is useless.
 fn outcome(reply: &Reply) -> Result<Outcome, PowerError> {
     match reply.host_status {
         HOST_OK => {}
@@ -193,7 +193,7 @@ fn outcome(reply: &Reply) -> Result<Outcome, PowerError> {
     }
 }
 
-/// The error that `sense` stands for.
+/// The error for `sense`.
 fn refused(sense: Sense) -> PowerError {
     PowerError::Refused { key: sense.key, asc: sense.asc, ascq: sense.ascq }
 }

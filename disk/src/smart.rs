@@ -1,12 +1,12 @@
-//! What a disk says of its own health: SMART attributes of ATA disks, log pages and the list of grown defects of SAS
-//! disks.
+//! The health report of a disk: SMART attributes of ATA disks, log pages and the list of grown defects of SAS disks.
 //!
-//! Reading any of it may start a disk that sleeps. So [`read_ata`] and [`read_scsi`] ask for its mode first, which
-//! starts none, and read only if its platters are known to turn. When that is the case anyway, the caller knows.
+//! Reading any of it may start a sleeping disk. So [`read_ata`] and [`read_scsi`] first query its mode, which starts
+//! none, and read only if its platters are known to turn. The caller knows when that is the case anyway.
 //!
-//! What a disk does not say is `None`, never 0: no alarm may be missing because a page was not understood. Attributes
-//! have no standard; those decoded mean the same with all makers of hard drives, and only the low 32 bits of their
-//! raw values do. Sources: ACS-2 (SMART READ DATA), SPC-4 and SBC-3 (LOG SENSE, READ DEFECT DATA).
+//! A value that a disk does not report is `None`, never 0: no alarm may be missed because a page was not understood.
+//! Attributes are not standardised; the decoded ones have the same meaning for all makers of hard drives, and only in
+//! the low 32 bits of their raw values. Sources: ACS-2 (SMART READ DATA), SPC-4 and SBC-3 (LOG SENSE, READ DEFECT
+//! DATA).
 
 #[cfg(test)]
 mod tests;
@@ -15,9 +15,9 @@ use crate::power::{PowerControl, PowerError, PowerMode};
 use crate::scsi::{Command, ScsiTransport, TransportError};
 use model::Smart;
 
-/// The bytes of SMART READ DATA.
+/// Length of SMART READ DATA in bytes.
 const SMART_BYTES: usize = 512;
-/// Its table of attributes: where it begins, how many there are, and the bytes of each.
+/// Its table of attributes: the offset, the number of attributes, and the bytes of each.
 const TABLE: usize = 2;
 const ATTRIBUTES: usize = 30;
 const ATTRIBUTE_BYTES: usize = 12;
@@ -30,27 +30,27 @@ const LOG_INFORMATIONAL_EXCEPTIONS: u8 = 0x2f;
 
 /// FAILURE PREDICTION THRESHOLD EXCEEDED, as an additional sense code.
 const FAILURE_PREDICTED: u8 = 0x5d;
-/// What a disk says whose temperature is not known.
+/// The value that a disk reports for an unknown temperature.
 const NO_TEMPERATURE: u8 = 0xff;
 
-/// Why the health of a disk is not known.
+/// The reason why the health of a disk is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SmartError {
-    /// Its platters do not turn, or that is not known: reading could start it.
+    /// Its platters do not turn, or that is unknown: reading could start it.
     #[error("the disk is not known to be awake, and reading its health could start it")]
     NotAwake(PowerMode),
     /// A command did not reach the disk.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// It answered none of the commands with anything that can be read.
+    /// None of its answers can be read.
     #[error("the disk says nothing about its health; SMART may be off or not passed on by its bridge")]
     Nothing,
 }
 
-/// Reads the health of the ATA disk behind `transport`, if `power` says that it is awake.
+/// Reads the health of the ATA disk behind `transport`, if `power` reports that it is awake.
 ///
 /// # Errors
-/// [`SmartError`]; nothing but the mode was asked of a disk that is not awake.
+/// [`SmartError`]; a disk that is not awake was only asked for its mode.
 pub fn read_ata(transport: &impl ScsiTransport, power: &impl PowerControl) -> Result<Smart, SmartError> {
     awake(power)?;
     let reply = transport.execute(&Command::ata_smart_read_data())?;
@@ -58,11 +58,11 @@ pub fn read_ata(transport: &impl ScsiTransport, power: &impl PowerControl) -> Re
     smart.ok_or(SmartError::Nothing)
 }
 
-/// Reads the health of the SAS disk behind `transport`, if `power` says that it is awake. Pages that it does not have
-/// are left out.
+/// Reads the health of the SAS disk behind `transport`, if `power` reports that it is awake. Pages that it lacks are
+/// left out.
 ///
 /// # Errors
-/// [`SmartError`]; nothing but the mode was asked of a disk that is not awake.
+/// [`SmartError`]; a disk that is not awake was only asked for its mode.
 pub fn read_scsi(transport: &impl ScsiTransport, power: &impl PowerControl) -> Result<Smart, SmartError> {
     awake(power)?;
     let mut smart = Smart::default();
@@ -102,7 +102,7 @@ pub fn of_ata(bytes: &[u8]) -> Option<Smart> {
             5 => smart.reallocated_sectors = raw,
             9 => smart.power_on_h = raw,
             193 => smart.loads = raw,
-            // Above the temperature some makers keep the lowest and the highest.
+            // The bytes above the temperature are the lowest and the highest with some makers.
             194 => smart.temperature_c = Some(i16::from(attribute[5].cast_signed())),
             197 => smart.pending_sectors = raw,
             198 => smart.uncorrectable = raw,
@@ -113,7 +113,7 @@ pub fn of_ata(bytes: &[u8]) -> Option<Smart> {
     (smart != Smart::default()).then_some(smart)
 }
 
-/// Adds what the log page `page` says, in an answer to LOG SENSE; nothing if that is another page.
+/// Adds the values of the log page `page` from an answer to LOG SENSE; nothing if that is another page.
 fn add_page(smart: &mut Smart, page: u8, bytes: &[u8]) {
     if bytes.first().is_none_or(|first| first & 0x3f != page) {
         return;
@@ -147,7 +147,7 @@ fn number(bytes: &[u8]) -> Option<u64> {
     (1..=8).contains(&bytes.len()).then(|| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-/// The parameters of a log page: code and value. One that is cut off ends them.
+/// The parameters of a log page: code and value. A cut parameter ends them.
 fn parameters(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let length = bytes.get(2..4).map_or(0, |length| usize::from(u16::from_be_bytes([length[0], length[1]])));
     let mut rest = bytes.get(4..).unwrap_or_default();
@@ -160,8 +160,8 @@ fn parameters(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The entries in the list of grown defects, by the head of an answer to READ DEFECT DATA; `None` if that list is not
-/// in it, or its entries are of a size that is not known.
+/// The number of entries in the list of grown defects, from the head of an answer to READ DEFECT DATA; `None` if it
+/// does not have that list, or has entries of unknown size.
 fn grown_defects(bytes: &[u8]) -> Option<u64> {
     let head = bytes.get(..4)?;
     let is_there = head[1] & 0x08 != 0;

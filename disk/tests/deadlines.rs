@@ -1,4 +1,4 @@
-//! Drives that hang: a call ends at its deadline, and other drives go on.
+//! Drives that hang: a call ends at its deadline, and other drives continue.
 
 #![allow(clippy::unwrap_used)]
 
@@ -73,7 +73,7 @@ async fn every_call_to_a_drive_that_hangs_ends_at_its_deadline() {
         assert!(is_silent(&answer), "{what}: {answer:?}");
         assert_eq!(began.elapsed(), deadline, "{what}");
         assert_eq!(drive.overdue_requests(), 1);
-        // Until it has answered it is asked nothing more, and says so at once.
+        // Until it has answered it receives no more requests, and returns the error at once.
         for other in 0..12 {
             let (answer, _) = ask(&*drive, other).await;
             assert!(is_silent(&answer), "{what}, then {other}: {answer:?}");
@@ -143,7 +143,7 @@ async fn a_caller_who_goes_away_leaves_the_count_right() {
     drive.read_at(&name("a"), 0, Buffer::zeroed(4096)).await.unwrap();
 }
 
-/// A blob of several batches and runs on five drives, three of which bring it back.
+/// A blob of several batches and runs on five drives; three of them are enough to read it.
 const CODE: Code = Code { data: 3, parity: 2, fragment_bytes: 4096 };
 const PAYLOAD_BYTES: u64 = 2000 * 3 * 4096 + 123;
 

@@ -114,7 +114,7 @@ async fn conforms(drive: &dyn Drive) {
     every_drive::counts_its_room(drive).await;
 }
 
-/// A directory has the room that its file system has, whoever else uses it.
+/// A directory has the room of its file system, which others may use, too.
 async fn conforms_but_for_room(drive: &dyn Drive) {
     every_drive::keeps_what_it_is_given(drive).await;
     every_drive::knows_its_files(drive).await;
@@ -129,7 +129,7 @@ async fn a_directory_is_a_drive_in_both_modes() {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let drive = || DirectoryDrive::open(directory.path()).unwrap().with_mode(mode);
         conforms_but_for_room(&drive()).await;
-        // And with room of its own, which it has below an emulated drive.
+        // And with its own room, which it has below an emulated drive.
         let (rack, _) = emulated_over(1000, |_| Arc::new(drive()));
         wake(&*rack.drive(DriveId(0))).await;
         conforms(&*rack.drive(DriveId(0))).await;
@@ -275,7 +275,7 @@ async fn a_disk_is_a_drive() {
     stop().await;
 }
 
-/// Somebody opens files ahead and polls for none of them while he waits for one more.
+/// A caller opens files ahead and polls none of them while it waits for one more.
 #[tokio::test]
 async fn calls_that_nobody_polls_keep_no_place_from_others() {
     let root = tempfile::tempdir().unwrap();
@@ -570,7 +570,7 @@ async fn a_slow_inner_drive_is_an_overrun() {
     drive.write_at(&name("a"), 0, Buffer::zeroed(1 << 20)).await.unwrap();
     let overrun = rack.overrun();
     assert!(overrun.requests >= 1);
-    // A second of the wall is ten of the model, of which one was modelled.
+    // A second of wall time is ten of modelled time; one of these was modelled.
     assert!((8..11).contains(&overrun.total.as_secs()), "{overrun:?}");
 }
 
@@ -610,7 +610,7 @@ fn numbered(rack: &EmulatedRack) -> Vec<(u8, Arc<dyn Drive>)> {
 
 #[tokio::test(start_paused = true)]
 async fn heads_move_as_often_as_the_model_says() {
-    // Beside such a seek nothing else takes any time.
+    // Apart from a seek of this length nothing takes any time.
     let (rack, clock) = four_awake(1, |draft| {
         draft.profile.seek = Duration::from_secs(10);
         draft.profile.bytes_per_s = 1_000_000_000;
@@ -627,7 +627,7 @@ async fn heads_move_as_often_as_the_model_says() {
     let (one_run, _) = written(&rack, 4096, 4_000_000).await;
     assert_eq!(seeks(began).await, u64::from(WRITE_SEEKS));
     assert_eq!(read(one_run, 0..4_000_000).await, u64::from(READ_SEEKS));
-    // Another file lies between: heads that stand at the end of a blob's fragments stand before its footer.
+    // Another file is between: heads at the end of a blob's fragments are before its footer.
     let (two_runs, _) = written(&rack, 4096, 12_000_000).await;
     assert_eq!(read(one_run, 2_000_000..4_000_000).await, 3);
     assert_eq!(read(two_runs, 2_000_000..4_000_000).await, u64::from(READ_SEEKS_MAX));
@@ -702,7 +702,7 @@ async fn a_drive_mounts_slowly_while_the_server_moves_payload_for_another_and_qu
     woken.unmount().await.unwrap();
     woken.stop().await.unwrap();
     later.spin_up().await.unwrap();
-    // A read of less than a fragment, such as a label, is no stream.
+    // A read of less than a fragment, for example a label, is no stream.
     working.read_at(&file, 0, Buffer::zeroed(4095)).await.unwrap();
     let began = clock.now();
     later.mount().await.unwrap();

@@ -181,7 +181,7 @@ async fn what_an_earlier_attempt_left_gives_way() {
     rig.is_the_lost_one(1);
 }
 
-/// Whoever wrote it may have ended before it synced it.
+/// Its writer may have ended before the sync.
 #[tokio::test]
 async fn what_is_found_in_its_place_is_durable_from_then_on() {
     let rig = Rig::new(SMALL, 100_000).await;

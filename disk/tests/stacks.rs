@@ -1,4 +1,4 @@
-//! Blobs written to drives and read back, whatever happens to the drives in between.
+//! Blobs written to drives and read back, with any events on the drives in between.
 
 #![allow(clippy::unwrap_used)]
 
@@ -621,7 +621,7 @@ async fn an_inspection_names_what_is_wrong_with_each_stack() {
 #[tokio::test]
 async fn an_inspection_finds_parity_that_is_whole_and_wrong() {
     let rig = Rig::written(SMALL, 40 * STRIPE).await;
-    // The stack of another payload of the same length, with the checksums of its own: only the code can show it.
+    // The stack of another payload of the same length, with matching checksums: only the code can show it.
     let other = Rig::new(SMALL, 40 * STRIPE);
     let bytes = vec![7; 40 * STRIPE as usize];
     let mut writer = StackWriter::create(other.blob, PROVENANCE, &other.numbered()).await.result.unwrap();
@@ -730,7 +730,7 @@ proptest! {
             }
             let policy = if k_only { Policy::K } else { Policy::All };
             let (a, b) = (from.index(size as usize) as u64, to.index(size as usize) as u64 + 1);
-            // `read` itself asserts that whatever is given out is right.
+            // `read` itself asserts that all delivered bytes are right.
             let (read, _) = rig.read(policy, a.min(b - 1)..b.max(a)).await;
             if faulty.len() <= 2 {
                 assert!(read.unwrap() == payload(a.min(b - 1)..b.max(a)));

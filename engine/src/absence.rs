@@ -1,25 +1,26 @@
-//! Which drives are away, since when, and when one is given up without an operator's word.
+//! The drives that are away, since when, and the rules by which one is given up without an operator's decision.
 //!
-//! A drive that is away is mostly a cable, a fuse or a kernel that is busy, and comes back with everything on it; one
-//! that stays away leaves its blobs one failure nearer to their end each day. So a drive that was away for as long as
-//! the policy says is given up, like by `larder drive fail`, if all of this holds:
-//! 1. It is away now, by a try of its own: one that stands by again after a pause, untried, has its group woken first.
-//!    A drive that is away because its transfers failed is not given up before it was started and mounted again.
-//! 2. It and all drives of its group that have lost something which is not rebuilt are r at most, so that no blob
-//!    loses more than r stacks by what was decided here.
-//! 3. It is not one of many. In none of its failure domains, nor in the rack as a whole, are as many drives away as one
-//!    in sixteen, and never fewer than two: then a cable, a fuse, a controller or an enclosure is likelier than so many
-//!    broken drives, and an operator has to look.
-//! 4. The rack has run for an hour (or for as long as that time, if it is shorter): who starts it may still be plugging
-//!    in, and a clock that is wrong has been put right.
+//! A drive that is away mostly has a cable or fuse problem or a busy kernel, and comes back with all its data. A drive
+//! that stays away keeps its blobs one failure nearer to their loss. So a drive that was away for as long as the policy
+//! allows is given up, as by `larder drive fail`, if all of these conditions hold:
+//! 1. It is away now, as its own last try shows. A drive that stands by again after a pause, untried, has its group
+//!    woken first. A drive that is away because its transfers failed is not given up before it was started and mounted
+//!    again.
+//! 2. It and all drives of its group that have lost something not yet rebuilt are r at most, so no blob loses more than
+//!    r stacks by a decision made here.
+//! 3. It is not one of many. In each of its failure domains and in the rack as a whole, fewer than one drive in
+//!    sixteen, or only one, is away. With more, a broken cable, fuse, controller or enclosure is likelier than that
+//!    many broken drives, and an operator has to look.
+//! 4. The rack has run for an hour, or for the policy's time if that is shorter: after a start, the operator may still
+//!    be plugging drives in, and a wrong clock has been corrected by then.
 //!
-//! A drive that is mounted, or that the world reports as back, was never away. What was known before a restart is
-//! forgotten: a drive is away from the first try in this run that finds it so.
+//! A drive that is mounted, or that the world reports as back, was never away. Absences from before a restart are
+//! forgotten: a drive is away from the first try in this run that finds it away.
 //!
-//! Nobody has to read or write for a drive to be found again. One that stands by after a pause has its group woken once
-//! [`TRY_AFTER`] has passed since it was last found away, at the cost of one start of each drive of the group.
+//! A drive is found again without any read or write. The group of a drive that stands by after a pause is woken once
+//! [`TRY_AFTER`] has passed since the drive was last found away. That costs one start of each drive of the group.
 //!
-//! Invariants: memory is two moments for each drive that is away; nothing is given up that was not tried.
+//! Invariants: memory is two times for each drive that is away; no drive is given up untried.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -27,17 +28,17 @@ use core::time::Duration;
 use model::{DriveId, RackSpec, Time};
 use serde::Serialize;
 
-/// How long a rack has run at least before anything is given up.
+/// Minimum time that a rack has run before a drive is given up, unless the policy's time is shorter.
 const GRACE: Duration = Duration::from_hours(1);
 
-/// A drive that stands by again and was last found away so long ago is tried, in modelled time. Those that fail again
-/// and again stand by later, at most a day after the last try.
+/// Time after which a drive that was found away, and stands by again, is tried; in modelled time. A drive that fails
+/// repeatedly stands by later, at most a day after its last try.
 pub const TRY_AFTER: Duration = Duration::from_hours(6);
 
-/// What was asked for is asked for again after so long: a try, or giving up.
+/// Time after which a try or giving up is requested again.
 const AGAIN_AFTER: Duration = Duration::from_hours(1);
 
-/// Of a domain's drives, one in so many may be away, one at least.
+/// A drive is one of many if at least one in this number of a domain's drives is away, and at least two are.
 const MANY_ONE_IN: usize = 16;
 
 /// Why a drive that was away for long enough is not given up.
@@ -46,7 +47,7 @@ const MANY_ONE_IN: usize = 16;
 pub enum HeldBack {
     /// More than r drives of its group would have lost something.
     TooManyOfGroup,
-    /// So many drives of a failure domain, or of the rack, are away that something they share is likelier to be broken.
+    /// So many drives of a failure domain or of the rack are away that a fault of a shared part is likelier.
     ManyAway,
     /// It is being tried once more.
     Tried,
@@ -59,24 +60,24 @@ pub struct AbsenceView {
     pub drive: DriveId,
     /// Since when, as far as this run knows.
     pub since: Time,
-    /// From when on it may be given up; `None` if that is the operator's alone.
+    /// The earliest time at which it may be given up; `None` if only the operator may give it up.
     pub due: Option<Time>,
-    /// What stands against it, if that moment has come.
+    /// Why it is not given up, if that time has come.
     pub held_back: Option<HeldBack>,
 }
 
-/// What the rack knows of drives, for a verdict.
+/// The facts about drives that a verdict needs.
 pub(crate) struct Facts<'a> {
     pub spec: &'a RackSpec,
     /// True if a drive is away now.
     pub is_away: &'a dyn Fn(DriveId) -> bool,
     /// True if a drive is away because its transfers failed, and was not started and mounted again since.
     pub is_untried: &'a dyn Fn(DriveId) -> bool,
-    /// How many drives of the group of a drive have lost something that is not rebuilt.
+    /// Number of drives in the group of a drive that have lost something not yet rebuilt.
     pub lossy_beside: &'a dyn Fn(DriveId) -> usize,
 }
 
-/// What is to be done about a drive that was away for long enough.
+/// The measure against a drive that was away for long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     GiveUp(DriveId),
@@ -87,16 +88,16 @@ pub(crate) enum Verdict {
 #[derive(Clone, Copy, Debug)]
 struct Absence {
     since: Time,
-    /// When it was last found to be away.
+    /// When it was last found away.
     found_at: Time,
-    /// Nothing is asked for again before then.
+    /// Nothing is requested again before then.
     quiet_until: Time,
-    /// It is to be given up, and the world has not said so yet.
+    /// The world was asked to give it up and has not confirmed that yet.
     asked: bool,
 }
 
 impl Absence {
-    /// True if nobody has looked for the drive, which stands by again unless it `is_away`, for long enough.
+    /// True if the drive stands by again, was last found away at least [`TRY_AFTER`] ago, and is not being given up.
     fn is_to_be_tried(&self, is_away: bool, now: Time) -> bool {
         !self.asked && self.found_at + TRY_AFTER <= now && !is_away
     }
@@ -111,7 +112,7 @@ pub(crate) struct Absences {
 }
 
 impl Absences {
-    /// Drives are given up that were away for so long; never for `None`.
+    /// Drives are given up after this time away; never for `None`.
     pub fn new(after: Option<Duration>) -> Self {
         Self { after, ..Self::default() }
     }
@@ -131,13 +132,13 @@ impl Absences {
         self.away.remove(&drive);
     }
 
-    /// When a drive is due.
+    /// When a drive may be given up.
     fn due(&self, absence: &Absence) -> Option<Time> {
         let after = self.after?;
         Some((absence.since + after).max(self.booted_at + GRACE.min(after)))
     }
 
-    /// When something may be due that is not now; [`Time::MAX`] is never.
+    /// When the next verdict may be due after `now`; [`Time::MAX`] if none.
     pub fn deadline(&self, now: Time) -> Time {
         let next = |absence: &Absence| {
             let moments = [self.due(absence), Some(absence.found_at + TRY_AFTER)].into_iter().flatten();
@@ -153,8 +154,8 @@ impl Absences {
         is_due && may && !(facts.is_untried)(drive)
     }
 
-    /// The next thing that is due, by the order in which the drives went away. To be asked for until there is none,
-    /// with the facts of each moment.
+    /// The next verdict that is due, in the order in which the drives went away. The caller repeats the call until it
+    /// returns `None`, each time with the current facts.
     pub fn next_verdict(&mut self, now: Time, facts: &Facts) -> Option<Verdict> {
         let is_due = |drive: DriveId, absence: &Absence| {
             absence.quiet_until <= now
@@ -169,14 +170,14 @@ impl Absences {
         Some(if is_away { Verdict::GiveUp(drive) } else { Verdict::Try(drive) })
     }
 
-    /// The group of `drive` was woken, so that it was tried: what follows of that is looked at now.
+    /// The group of `drive` was woken, so the drive was tried. If it is still away, its next verdict is due now.
     pub fn tried(&mut self, drive: DriveId, is_away: bool) {
         if let Some(absence) = self.away.get_mut(&drive).filter(|absence| is_away && !absence.asked) {
             absence.quiet_until = Time::ZERO;
         }
     }
 
-    /// What stands against giving up `drive`.
+    /// Why `drive` is not to be given up now; `None` if it may be.
     fn held_back(&self, drive: DriveId, facts: &Facts) -> Option<HeldBack> {
         let own = usize::from(!self.away.get(&drive).is_some_and(|absence| absence.asked));
         let parity = usize::from(facts.spec.code.parity);
@@ -189,7 +190,7 @@ impl Absences {
         (!(facts.is_away)(drive) || (facts.is_untried)(drive)).then_some(HeldBack::Tried)
     }
 
-    /// Whether so many drives of the rack, or of one of the domains in which `drive` fails with others, are away.
+    /// True if too many drives of the rack, or of a failure domain of `drive`, are away.
     fn is_one_of_many(&self, drive: DriveId, facts: &Facts) -> bool {
         let spec = facts.spec;
         let is_gone = |other: &DriveId| self.away.contains_key(other) || (facts.is_away)(*other);
@@ -206,7 +207,7 @@ impl Absences {
         many(&|_| true) || (0..spec.failure_domains.len()).any(in_kind)
     }
 
-    /// Drives that are to be given up and of which the world has not said so yet.
+    /// Drives that the world was asked to give up and has not confirmed yet.
     pub fn asked(&self) -> impl Iterator<Item = DriveId> + '_ {
         self.away.iter().filter(|(_, absence)| absence.asked).map(|(drive, _)| *drive)
     }

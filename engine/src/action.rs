@@ -1,7 +1,7 @@
-//! Everything a rack can ask of the world.
+//! Everything that a rack can ask of the world.
 //!
-//! An action leaves no choice to the world: it names drives, lengths, how many fragments suffice and what policy holds.
-//! The world answers with one event, with the same attempt.
+//! An action leaves the world no choice: it names the drives, the lengths, the number of fragments that suffice and the
+//! policy. The world answers an action that carries an attempt with one event that has the same attempt.
 
 use crate::event::CheckProgress;
 use crate::job_protocol::{JobAction, JobId};
@@ -16,231 +16,231 @@ use serde::{Deserialize, Serialize};
 /// Something the world must do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
-    /// Remember, durably and before the drive starts, that it has used so many starts on this day.
+    /// Persist, before the drive starts, the number of starts that it has used on this day.
     PersistStarts {
-        /// Which drive.
+        /// The drive.
         drive: DriveId,
-        /// Which day.
+        /// The day.
         day: u32,
-        /// How many starts, this one included.
+        /// Starts on that day, this one included.
         starts: u32,
     },
-    /// Remember, durably, that this group was initialised with these of its drives: those whose labels were found to
-    /// be right, and those that were not there or not to be used, which are tried again whenever the group wakes.
+    /// Persist that this group was initialised with these drives: the drives with a correct label, and the drives that
+    /// were absent or not usable. The latter are tried again whenever the group wakes.
     PersistInitialised {
-        /// Which group.
+        /// The group.
         group: GroupId,
-        /// The drives of it that this is not remembered of yet.
+        /// The group's drives for which this is not persisted yet.
         drives: Vec<DriveId>,
     },
     /// Start the platters. Answered by `SpunUp` or `DriveCommandFailed`.
     SpinUp {
-        /// Which drive.
+        /// The drive.
         drive: DriveId,
-        /// To be given back in the answer.
+        /// Returned in the answer.
         attempt: Attempt,
     },
     /// Mount the file system and check the label. Answered by `Mounted` or `DriveCommandFailed`.
     Mount {
-        /// Which drive.
+        /// The drive.
         drive: DriveId,
-        /// To be given back in the answer.
+        /// Returned in the answer.
         attempt: Attempt,
     },
     /// Unmount the file system. Answered by `Unmounted` or `DriveCommandFailed`.
     Unmount {
-        /// Which drive.
+        /// The drive.
         drive: DriveId,
-        /// To be given back in the answer.
+        /// Returned in the answer.
         attempt: Attempt,
     },
     /// Stop the platters (STANDBY IMMEDIATE). Answered by `Stopped` or `DriveCommandFailed`.
     Stop {
-        /// Which drive.
+        /// The drive.
         drive: DriveId,
-        /// To be given back in the answer.
+        /// Returned in the answer.
         attempt: Attempt,
     },
 
-    /// Something is to be done with a drive of the pool of small records.
+    /// Do this work on a drive of the pool of small records.
     PoolDrive {
-        /// Which drive.
+        /// The drive.
         drive: PoolDriveId,
         /// The work.
         action: PoolDriveAction,
     },
 
-    /// The operation was not taken in. Nothing more will be heard of it.
+    /// The operation was not accepted. No further action concerns it.
     Rejected {
-        /// Which operation.
+        /// The operation.
         op: OpId,
-        /// Why.
+        /// The reason.
         reason: Rejection,
     },
     /// Move bytes. Answered by `TransferEnded`.
     Transfer {
-        /// Which operation.
+        /// The operation.
         op: OpId,
-        /// To be given back in the answer.
+        /// Returned in the answer.
         attempt: Attempt,
         /// The bytes to move.
         transfer: Transfer,
     },
-    /// The operation is over. For a write that is done, the world commits the blob to the catalog and only then frees
-    /// what it was made of.
+    /// The operation ended. For a successful write, the world commits the blob to the catalog and only then frees the
+    /// write's source.
     Finished {
-        /// Which operation.
+        /// The operation.
         op: OpId,
         /// How it ended.
         outcome: Outcome,
     },
 
-    /// List staged versions in key order, leaving out those that already belong to an unfinished pack. Answered by
-    /// `StagedPage`. With `restart`, begin at the first key; otherwise go on behind the last page.
+    /// List staged versions in key order, without those that already belong to an unfinished pack. Answered by
+    /// `StagedPage`. With `restart`, start at the first key; otherwise continue after the last page.
     ListStaged {
-        /// To be given back in the answer.
+        /// Returned in the answer.
         attempt: Attempt,
-        /// At least this old, in modelled time.
+        /// Minimum age, in modelled time.
         older_than: Duration,
-        /// What decides which of them are the first.
+        /// The order of moving.
         #[serde(default)]
         order: MoveOrder,
-        /// Of those, only as many of the first in the order of [`MoveRank`](crate::staging::MoveRank) as make this
-        /// many bytes; `None` is all. Versions that are due by a rule of the policy's thermometer are listed whatever
-        /// their age and rank, and count among those bytes.
+        /// Of those, only the first in the order of [`MoveRank`](crate::staging::MoveRank), up to this number of bytes;
+        /// `None` is all. Versions that are due by a rule of the policy's thermometer are listed regardless of their
+        /// age and rank; they count towards these bytes.
         coldest_bytes: Option<u64>,
-        /// If all that is not hot makes fewer bytes than this, hot versions are listed as well, the first in the order
-        /// of moving, until there are as many; at 0 none is.
+        /// If the due and cold versions make fewer bytes than this, hot versions are listed too, in the order of
+        /// moving, until the total reaches it. At 0 no hot version is listed.
         #[serde(default)]
         hot_bytes: u64,
-        /// Those that are shorter stay, and must not stand for others that can go.
+        /// Shorter versions are not listed, and do not count towards the bytes above: versions that can move take their
+        /// place.
         #[serde(default)]
         min_bytes: u64,
-        /// At most so many entries.
+        /// Maximum number of entries.
         limit: u32,
-        /// Whether to begin at the first key.
+        /// True to start at the first key.
         restart: bool,
     },
-    /// Make one blob of these versions, in this order, and submit it as a background write with `migration` set. The
-    /// bytes of those that a check keeps in memory are not read again. A version that is gone by then is left out; if
-    /// none is left, answer with `Cancelled`. One whose file is not there is quarantined: that is remembered durably,
-    /// and no listing shows it again before it can be read.
+    /// Compose one blob of these versions, in this order, and submit it as a background write with `migration` set.
+    /// Versions that a check keeps in memory are not read again. A version that no longer exists is left out; if none
+    /// remains, answer with `Cancelled`. A version with a missing file is quarantined: that is persisted, and no
+    /// listing shows the version until it can be read again.
     Compose {
-        /// The number of the write to come.
+        /// The number of the future write.
         op: OpId,
         /// The versions, in key order.
         versions: Vec<u64>,
-        /// Where the blob must lie.
+        /// The class or group that must store the blob.
         pin: PinnedTo,
     },
-    /// Make one blob of the versions of a write that is about to end, like `Compose`. Read and check every byte of them
-    /// first, and quarantine what cannot be read, so that no group wakes for it another time.
+    /// Compose one blob of the versions of a write that is about to end, like `Compose`. First read and check every
+    /// byte of them, and quarantine unreadable versions, so that no group wakes for them again.
     Recompose {
-        /// The number of the write to come.
+        /// The number of the future write.
         op: OpId,
-        /// The write whose versions are meant.
+        /// The write that has these versions.
         of: OpId,
-        /// Where the blob must lie.
+        /// The class or group that must store the blob.
         pin: PinnedTo,
     },
 
-    /// List blobs of a group with dead bytes, leaving out those that a reader still holds. Answered by `DeadPage`, or
-    /// by `DeadUnlisted`.
+    /// List the blobs of a group that have dead bytes, without those that a reader still holds. Answered by `DeadPage`
+    /// or `DeadUnlisted`.
     ListDead {
-        /// Which group.
+        /// The group.
         group: GroupId,
-        /// To be given back in the answer.
+        /// Returned in the answer.
         attempt: Attempt,
-        /// At most so many blobs.
+        /// Maximum number of blobs.
         limit: u32,
-        /// Whether to begin at the first.
+        /// True to start at the first blob.
         restart: bool,
     },
-    /// Copy what is still wanted of a blob back to the workshop, so that the blob is dead as a whole. The world reads
-    /// it through an ordinary background read.
+    /// Copy the referenced data of a blob back to the workshop, so that the whole blob is dead. The world reads the
+    /// blob with an ordinary background read.
     Evacuate {
-        /// Which blob.
+        /// The blob.
         blob: BlobId,
     },
 
-    /// List blobs that have a stack on a drive that failed for good or is retired, by number. If it was replaced, only
-    /// those whose stack was on the drive that failed and is not rebuilt. Answered by `OnDrivePage`, or by
+    /// List, by number, the blobs that have a stack on a permanently failed or retired drive. If the drive was
+    /// replaced, list only those whose stack was on the failed drive and is not rebuilt. Answered by `OnDrivePage` or
     /// `OnDriveUnlisted`.
     ListOnDrive {
-        /// Which drive.
+        /// The drive.
         drive: DriveId,
-        /// To be given back in the answer.
+        /// Returned in the answer.
         attempt: Attempt,
-        /// Only blobs of higher numbers; `None` is from the first on.
+        /// Only blobs with higher numbers; `None` starts at the first blob.
         after: Option<BlobId>,
-        /// At most so many blobs.
+        /// Maximum number of blobs.
         limit: u32,
     },
-    /// Remember, durably, that a stack of the blob lies on another drive now; it is written and synced there. From the
-    /// old one it is removed then if that drive is good (`removes`); from one that failed nothing is. If both are the
-    /// same drive, the stack that was written beside the damaged one takes its place, unless another's file lies there.
-    /// Answered by `StackMoved`.
+    /// Persist that a stack of the blob is now on another drive, where it is written and synced. Then remove the old
+    /// stack if its drive is good (`removes`); nothing is removed from a failed drive. If both are the same drive, the
+    /// spare stack replaces the damaged one, unless that path holds the file of another blob. Answered by `StackMoved`.
     MoveStack {
         /// The rebuild.
         op: OpId,
-        /// To be given back in the answer.
+        /// Returned in the answer.
         attempt: Attempt,
-        /// Which blob.
+        /// The blob.
         blob: BlobId,
         /// The index of the stack.
         index: u8,
-        /// The failed drive, the one that is retired, or that of the damaged stack.
+        /// The failed drive, the retired drive, or the drive of the damaged stack.
         from: DriveId,
-        /// Where it lies now.
+        /// The drive that stores it now.
         to: DriveId,
-        /// Whether the old stack is removed.
+        /// True if the old stack is removed.
         #[serde(default)]
         removes: bool,
     },
 
-    /// Remember that a drive that was given up, and was there just now, is back in service: nothing that blobs have on
-    /// it counts until it is looked for. Answered by `DriveReturned` then; not at all if it cannot be remembered, or if
-    /// the drive has not failed any more.
+    /// Persist that a drive that was given up, and answered just now, is back in service: no stack that blobs had on it
+    /// counts before it is found there. Answered by `DriveReturned`; not answered if this cannot be persisted, or if
+    /// the drive is no longer marked as failed.
     TakeBack {
-        /// Which drive.
+        /// The drive.
         drive: DriveId,
     },
-    /// Remember, durably, that the drive failed for good, and then say so (`DriveFailed`): it was away for too long, or
-    /// it is empty and `retired`. Asked for again after a while if nothing is heard.
+    /// Persist that the drive failed permanently, and then send `DriveFailed`: it was away too long, or it is empty and
+    /// `retired`. The rack asks again after a while if it receives no answer.
     GiveUp {
-        /// Which drive.
+        /// The drive.
         drive: DriveId,
-        /// The operator retired it, and nothing is left on it.
+        /// The operator retired it, and it stores nothing any more.
         retired: bool,
     },
 
-    /// List the blobs of a group in which something lives, by number. Answered by `ScrubPage`, or by `ScrubUnlisted`.
+    /// List, by number, the blobs of a group that have live data. Answered by `ScrubPage` or `ScrubUnlisted`.
     ListToScrub {
-        /// Which group.
+        /// The group.
         group: GroupId,
-        /// To be given back in the answer.
+        /// Returned in the answer.
         attempt: Attempt,
-        /// Only blobs above this one; `None` is from the first on.
+        /// Only blobs with higher numbers; `None` starts at the first blob.
         after: Option<BlobId>,
-        /// Only blobs with numbers below this; `None` is all.
+        /// Only blobs with lower numbers; `None` is all.
         end: Option<u64>,
-        /// At most so many blobs.
+        /// Maximum number of blobs.
         limit: u32,
     },
-    /// Remember, durably, how far the scrub of a group is. One with a lower serial number than what is remembered comes
-    /// late, and is dropped.
+    /// Persist the progress of a group's scrub. An action with a lower serial number than the persisted one is late,
+    /// and is dropped.
     PersistScrub {
-        /// Which group.
+        /// The group.
         group: GroupId,
         /// Its pass.
         pass: ScrubPass,
-        /// The blobs that could not be read and are read again.
+        /// Blobs that could not be read; the scrub reads them again.
         unread: Vec<BlobId>,
     },
 
-    /// Something is to be done for a repartition job.
+    /// Do this work for a repartition job.
     Job {
-        /// Which job.
+        /// The job.
         job: JobId,
         /// The work.
         action: JobAction,
@@ -248,171 +248,172 @@ pub enum Action {
 
     /// Measure the load of the workshop. Answered by `LoadMeasured`.
     MeasureLoad {
-        /// To be given back in the answer.
+        /// Returned in the answer.
         attempt: Attempt,
     },
-    /// Read staged versions in key order and check every byte of them; quarantine what is damaged. With `restart`,
-    /// begin at the first key; otherwise go on behind the last page, or where the last `PersistChecks` was if there is
-    /// none. Answered by `StagedChecked` or `StagedUnchecked`.
+    /// Read staged versions in key order, check every byte of them, and quarantine damaged ones. With `restart`, start
+    /// at the first key; otherwise continue after the last page, or at the position of the last `PersistChecks` before
+    /// the first page. Answered by `StagedChecked` or `StagedUnchecked`.
     CheckStaged {
-        /// To be given back in the answer.
+        /// Returned in the answer.
         attempt: Attempt,
-        /// Which of them are to move, and how much memory there is to keep them in; none if `None`.
+        /// Selects the versions that are to move, and the memory for them; `None` takes no version.
         take: Option<Taking>,
-        /// At most so many versions.
+        /// Maximum number of versions.
         limit: u32,
-        /// No more versions once those that were read have so many bytes.
+        /// The page ends once the versions read have this number of bytes.
         bytes_max: u64,
-        /// At this load, in thousandths, the page ends before the version that is being read; never if `None`.
+        /// At this load, in thousandths, the page ends before the version that is being read; `None` is no limit.
         load_limit_permille: Option<u32>,
-        /// Whether to begin at the first key.
+        /// True to start at the first key.
         restart: bool,
     },
-    /// Let go whatever checked versions are kept in memory and were not composed.
+    /// Release the checked versions that are in memory and were not composed.
     ReleaseChecked,
-    /// Remember, durably, how far the pass of checks has come, and the place behind the last page.
+    /// Persist the progress of the pass of checks, and the position after the last page.
     PersistChecks {
-        /// How far.
+        /// The progress.
         progress: CheckProgress,
     },
 
-    /// Ask the drive, which is mounted, for its health, and remember it durably; if it is not awake any more, do
-    /// nothing. Answered by `DriveHealth`, or not at all if the drive does not say how many sectors are bad.
+    /// Read the health of the drive, which is mounted, and persist it; do nothing if the drive is no longer awake.
+    /// Answered by `DriveHealth`; not answered if the drive does not report its number of bad sectors.
     ReadHealth {
-        /// Which drive.
+        /// The drive.
         drive: DriveId,
     },
-    /// Remember, durably, that the drive is to be emptied since it wears out, and then say so (`DriveRetiring`). Asked
-    /// for again after a while if nothing is heard.
+    /// Persist that the drive is to be emptied because it wears out, and then send `DriveRetiring`. The rack asks again
+    /// after a while if it receives no answer.
     Retire {
-        /// Which drive.
+        /// The drive.
         drive: DriveId,
     },
 }
 
-/// What a version in memory takes beside its bytes.
+/// Memory that a version uses in addition to its bytes.
 const HELD_OVERHEAD_BYTES: u64 = 256;
 
-/// What a version of `bytes` bytes takes while it is in memory.
+/// Memory that a version of `bytes` bytes uses.
 pub const fn held_cost(bytes: u64) -> u64 {
     bytes.saturating_add(HELD_OVERHEAD_BYTES)
 }
 
-/// What the world is to take of a page: as in [`Action::ListStaged`], and what for.
+/// The versions of a page that the world is to take, selected as in [`Action::ListStaged`], and the memory for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Taking {
-    /// Cold versions at least this old, in modelled time.
+    /// Minimum age of cold versions, in modelled time.
     pub older_than: Duration,
     /// The order of moving.
     pub order: MoveOrder,
-    /// Of those, only as many of the first in the order of [`MoveRank`](crate::staging::MoveRank) as make this many
-    /// bytes; `None` is all.
+    /// Of those, only the first in the order of [`MoveRank`](crate::staging::MoveRank), up to this number of bytes;
+    /// `None` is all.
     pub coldest_bytes: Option<u64>,
-    /// None that are shorter.
+    /// Minimum length of a version.
     pub min_bytes: u64,
-    /// Memory for what is taken, each version at its [`held_cost`]. A version that takes more than all of it is taken
-    /// all the same, and read again for its pack; before one that only does not fit any more the page ends.
+    /// Memory for the taken versions; each uses its [`held_cost`]. A version that needs more than all of it is taken
+    /// anyway, and is read again for its pack. The page ends before a version that only does not fit into the rest.
     pub hold_bytes: u64,
-    /// Which versions are the first in the order of moving is counted anew; else as for the last page.
+    /// True if the world recomputes the versions that are first in the order of moving; otherwise it keeps the last
+    /// page's.
     pub anew: bool,
 }
 
-/// Bytes to move, with everything the world needs to know.
+/// Bytes to move, with all parameters that the world needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Transfer {
-    /// Read what the operation asked for from these stacks.
+    /// Read the operation's bytes from these stacks.
     Read {
-        /// Which blob.
+        /// The blob.
         blob: BlobId,
-        /// Stack index and drive of every stack that can be read now. At least `need`.
+        /// Stack index and drive of every stack that can be read now; at least `need`.
         stacks: Vec<(u8, DriveId)>,
-        /// k: how many good fragments of a stripe suffice.
+        /// k, the number of good fragments of a stripe that suffice.
         need: u8,
-        /// Whether to read and check all stacks or only as many as needed.
+        /// Selects between reading and checking all stacks or only as many as needed.
         policy: ReadPolicy,
     },
     /// Write the operation's payload as k + r stacks, one to each of these drives in stack order, and sync them.
     Write {
-        /// The group they are in.
+        /// Their group.
         group: GroupId,
         /// The drives.
         drives: Vec<DriveId>,
     },
-    /// Read back what the operation has written, check every fragment and the payload's checksum; of a rebuild, the one
-    /// stack that it wrote.
+    /// Read back what the operation has written; check every fragment and the payload's checksum. For a rebuild, read
+    /// only the one stack that it wrote.
     Verify {
-        /// The drives, as they were written; of a rebuild, the target.
+        /// The drives, as they were written; for a rebuild, the target.
         drives: Vec<DriveId>,
     },
-    /// Regenerate one stack of a blob from others, write it to a drive and sync it. Each fragment that is read is
+    /// Regenerate one stack of a blob from other stacks, write it to a drive and sync it. Every fragment read is
     /// checked.
     ///
-    /// If the stack itself is the only one that is named, it is copied from its good drive, and the others are not
-    /// needed. If it is the target's as well, nothing is written: its drive came back after it was given up, and all of
-    /// the stack is read and checked where it lies.
+    /// If `stacks` names the lost stack alone, it is copied from its good drive, and the others are not needed. If that
+    /// drive is also the target, nothing is written: the drive came back after it was given up, and the whole stack is
+    /// read and checked in place.
     Rebuild {
-        /// Which blob.
+        /// The blob.
         blob: BlobId,
-        /// The group it lies in.
+        /// The group that stores it.
         group: GroupId,
-        /// The drive of each of its stacks, in stack order, as the catalog has it.
+        /// The drive of each of its stacks, in stack order, from the catalog.
         drives: Vec<DriveId>,
-        /// The index of the stack that is lost.
+        /// The index of the lost stack.
         lost: u8,
-        /// Stack index and drive of every stack that can be read now, at least `need`, and the lost one not among them;
-        /// or that one alone.
+        /// Stack index and drive of every stack that can be read now, at least `need` and without the lost one; or the
+        /// lost one alone.
         stacks: Vec<(u8, DriveId)>,
-        /// How many good fragments of a stripe suffice: k, or 1 of a stack that is copied or looked for.
+        /// The number of good fragments of a stripe that suffice: k, or 1 for a stack that is copied or checked in
+        /// place.
         need: u8,
-        /// Whether to read and check all stacks or only as many as needed.
+        /// Selects between reading and checking all stacks or only as many as needed.
         policy: ReadPolicy,
-        /// Where the regenerated stack goes: to a drive that has none of the blob; to the drive in the place of the one
-        /// that it was lost with; or, beside the stack that is damaged, to the drive that this lies on. Reported last
-        /// among the outcomes.
+        /// The drive for the regenerated stack: one that stores nothing of the blob; the replacement of the drive that
+        /// the stack was lost with; or, for a spare beside a damaged stack, the drive of that stack. Its outcome is the
+        /// last one.
         target: DriveId,
-        /// It is written as a spare beside the stack that is damaged.
+        /// True if it is written as a spare beside the damaged stack.
         #[serde(default)]
         spare: bool,
     },
-    /// Read a part of a blob from all of these stacks as a whole: every fragment and checksum page of it is checked,
-    /// and the parity compared with what the data makes. What is bad and can be written again where it lies is repaired
-    /// there. The outcome of a stack that cannot is `StackBad`. Done if every stripe has enough good fragments; with no
-    /// outcomes at all, the blob is gone or lies elsewhere.
+    /// Read a part of a blob from all of these stacks. Check every fragment and checksum page of it, and compare the
+    /// parity with the parity computed from the data. Repair in place what is bad and can be rewritten there; the
+    /// outcome of a stack that cannot be repaired is `StackBad`. Done if every stripe has enough good fragments.
+    /// Without any outcome, the blob no longer exists or is stored elsewhere.
     Scrub {
-        /// Which blob.
+        /// The blob.
         blob: BlobId,
-        /// The group it lies in.
+        /// The group that stores it.
         group: GroupId,
-        /// The drive of each of its stacks, in stack order, as the catalog has it.
+        /// The drive of each of its stacks, in stack order, from the catalog.
         drives: Vec<DriveId>,
-        /// Stack index and drive of every stack that can be read now. At least `need`.
+        /// Stack index and drive of every stack that can be read now; at least `need`.
         stacks: Vec<(u8, DriveId)>,
-        /// k: how many good fragments of a stripe suffice.
+        /// k, the number of good fragments of a stripe that suffice.
         need: u8,
-        /// The payload byte at which the part begins: a whole number of stripes.
+        /// The payload byte at which the part starts: a multiple of the stripe length.
         from: u64,
-        /// The payload byte at which it ends: likewise, or the end of the payload.
+        /// The payload byte at which it ends: likewise a multiple, or the end of the payload.
         to: u64,
     },
-    /// Remove these stacks of a blob. A stack that is not there counts as removed.
+    /// Remove these stacks of a blob. An absent stack counts as removed.
     Delete {
-        /// Which blob.
+        /// The blob.
         blob: BlobId,
         /// Stack index and drive of every stack that can be reached now.
         stacks: Vec<(u8, DriveId)>,
     },
-    /// Look at files of these drives, briefly; change nothing.
+    /// Look briefly at the files of these drives; change nothing.
     Inspect {
-        /// The group they are in.
+        /// Their group.
         group: GroupId,
-        /// Every drive of it that can be read now. At least one.
+        /// Every drive of the group that can be read now; at least one.
         drives: Vec<DriveId>,
     },
 }
 
 impl Transfer {
-    /// What a rebuild reads if it reads the stack itself: its drive, from which it is copied, or on which it is looked
-    /// for.
+    /// The drive of the lost stack itself, if this is a rebuild that reads it, to copy it or to check it in place.
     pub fn itself(&self) -> Option<DriveId> {
         let Self::Rebuild { stacks, lost, .. } = self else { return None };
         stacks.first().filter(|(index, _)| index == lost).map(|(_, drive)| *drive)
@@ -429,60 +430,60 @@ impl Transfer {
     }
 }
 
-/// How an operation ended.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Outcome {
     /// The read is complete.
     Read,
-    /// The blob is written to these drives and was read back well.
+    /// The blob is written to these drives and was read back without an error.
     Written {
         /// The group.
         group: GroupId,
         /// The drive of each stack, in stack order.
         drives: Vec<DriveId>,
     },
-    /// The blob's stacks are gone from every drive that answers, or the visit or initialisation is over.
+    /// Every drive that answers has removed the blob's stacks, or the visit or initialisation ended.
     Deleted,
     /// The lost stack is regenerated, and the catalog counts it.
     Rebuilt,
-    /// A blob, or a part of it, was scrubbed.
+    /// A blob or a part of it was scrubbed.
     Scrubbed(Scrubbed),
     /// It was cancelled before it was in service.
     Cancelled,
-    /// It could not be done, on any drives and in any of the attempts allowed.
+    /// It failed on all drives and in all attempts allowed.
     Failed(Rejection),
-    /// The look at the group's drives is over.
+    /// The inspection of the group's drives ended.
     Inspected,
 }
 
-/// Why an operation is refused or given up.
+/// The reason for refusing or giving up an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[error("{}", self.text())]
 pub enum Rejection {
     /// The queue of the class is full; try again later.
     QueueFull,
-    /// No group (of the class it is pinned to) has room on enough drives.
+    /// No group that its pin allows has room on enough drives.
     NoRoom,
-    /// Fewer than k stacks can be read: more drives are away than the code can make up for. They may come back.
+    /// Fewer than k stacks can be read: more drives are away than the code tolerates. They may come back.
     TooManyDrivesAway,
-    /// Fewer than k good fragments of some stripe: data is lost.
+    /// A stripe has fewer than k good fragments: data is lost.
     DataLost,
-    /// The drives' start budgets of the day are used up, and may not be exceeded for this priority class.
+    /// The drives' start budgets of the day are used up, and this priority class may not exceed them.
     StartBudgetSpent,
     /// Writing failed on every choice of drives that was tried.
     WriteFailed,
-    /// The data that was to be written cannot be read.
+    /// The data to be written cannot be read.
     SourceUnreadable,
-    /// The request contradicts the rack (a group or drive that does not exist).
+    /// The request contradicts the rack: it names a group or drive that does not exist.
     Malformed,
     /// The rack is about to close.
     Closing,
-    /// Its group does not spin, and it is worth no wake of its own.
+    /// Its group does not spin, and the operation does not justify a wake.
     Asleep,
 }
 
 impl Rejection {
-    /// Its meaning, for people.
+    /// Its meaning, for messages.
     pub const fn text(self) -> &'static str {
         match self {
             Self::QueueFull => "the queue of its class is full",

@@ -1,10 +1,10 @@
-//! Which classes are blocked: they wait for an answer of the world, and for nothing else.
+//! The classes that are blocked: each waits for an answer from the world, and for nothing else.
 //!
-//! A class that has an operation in service, or whose missing members are all on their way, can only go on when one of
-//! its drives answers, its transfer ends, or its time limit runs out. Most classes of a busy rack are blocked at most
+//! A class that has an operation in service, or whose missing members are all on their way, can only continue when one
+//! of its drives answers, its transfer ends, or its time limit expires. Most classes of a busy rack are blocked at most
 //! events, and a large rack has hundreds.
 //!
-//! Invariant: advancing a blocked class would change nothing. An event whose class is in doubt unblocks all classes.
+//! Invariant: advancing a blocked class would change nothing. An event whose class is uncertain unblocks all classes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use model::{ClassId, Time};
 /// The end of the blockade of a class that is not blocked.
 const NOT_BLOCKED: Time = Time::ZERO;
 
-/// Until when each class is blocked.
+/// The time until which each class is blocked.
 pub(crate) struct Blocked {
     until: Vec<Time>,
 }
@@ -36,7 +36,7 @@ impl Blocked {
         now < self.until[class.index()]
     }
 
-    /// `class`, which has gone on as far as it can, is blocked until then; `None` if it is not blocked.
+    /// Blocks `class`, which has advanced as far as it can, until this time; `None` leaves it unblocked.
     pub fn set(&mut self, class: ClassId, until: Option<Time>) {
         assert!(until != Some(NOT_BLOCKED), "a blockade of {class} lasts");
         self.until[class.index()] = until.unwrap_or(NOT_BLOCKED);

@@ -1,10 +1,11 @@
-//! The daily start budget: how often each drive may be started for work that nobody waits for.
+//! The daily start budget: the number of starts that each drive may make a day for background work.
 //!
-//! Drives are rated for so many start-stop cycles over their life; spread evenly, 30,000 over 8 years is 10 a day
-//! (Serviceable cold storage, section 4). Clients and rebuilds may go beyond it, since a wait until tomorrow costs more
-//! than a cycle; that is counted. Background work may not.
+//! Drives are rated for a number of start-stop cycles over their life; spread evenly, 30,000 over 8 years is 10 a day
+//! (Serviceable cold storage, section 4). Clients and rebuilds may exceed the budget, since a wait until tomorrow costs
+//! more than a cycle; those starts are counted. Background work may not exceed it.
 //!
-//! Invariants: a drive's day never goes back, so a clock that is set back gives nobody a second budget for one day.
+//! Invariant: a drive's day never goes back, so a clock that is set back gives no drive a second budget for the same
+//! day.
 
 use crate::policy::PriorityClass;
 use alloc::vec;
@@ -33,17 +34,17 @@ impl StartBudget {
         Self { per_day, drives: vec![StartsUsed::default(); drive_count], exceeded: 0 }
     }
 
-    /// At boot: `drive` was started so many times on that day.
+    /// At boot: `drive` was started this number of times on `day`.
     pub fn restore(&mut self, drive: DriveId, day: u32, starts: u32) {
         self.drives[drive.index()] = StartsUsed { day, starts };
     }
 
-    /// Whether `drive` may be started now for work of `priority`.
+    /// True if `drive` may be started now for work of `priority`.
     pub fn may_start(&self, drive: DriveId, now: Time, priority: PriorityClass) -> bool {
         priority != PriorityClass::Background || self.starts_today(drive, now) < self.per_day
     }
 
-    /// Counts a start of `drive` and says what to remember of it: the day, and the starts on it.
+    /// Counts a start of `drive`. Returns the record to store: the day, and the starts on it.
     pub fn record(&mut self, drive: DriveId, now: Time) -> (u32, u32) {
         let used = &mut self.drives[drive.index()];
         if used.day < now.day() {
@@ -55,13 +56,13 @@ impl StartBudget {
         (used.day, used.starts)
     }
 
-    /// How often `drive` was started on the day of `now`.
+    /// Number of starts of `drive` on the day of `now`, or on its last recorded day if that is later.
     pub fn starts_today(&self, drive: DriveId, now: Time) -> u32 {
         let used = self.drives[drive.index()];
         if used.day < now.day() { 0 } else { used.starts }
     }
 
-    /// When the next day begins, and with it new budgets.
+    /// The start of the next day, when budgets are renewed; [`Time::MAX`] on the last day.
     pub fn next_day(now: Time) -> Time {
         let next = if now.day() == Time::MAX.day() { Time::MAX } else { Time::start_of_day(now.day() + 1) };
         assert!(next > now || next == Time::MAX, "the next day lies ahead");

@@ -1,6 +1,6 @@
-//! A judge of layouts and traces that shares no code with what makes them.
+//! A judge of layouts and traces that shares no code with the parts that make them.
 //!
-//! Everything is recomputed from the description. What must hold is a [`Violation`] where it does not.
+//! Everything is recomputed from the description. Each broken rule is a [`Violation`].
 //!
 //! The worst choice of one awake group per class is exact: classes choose independently, so a domain's worst case is
 //! the sum over classes of the most drives that any one group of the class has in it.
@@ -29,18 +29,18 @@ pub enum Violation {
     /// The drive is in no group and no spare.
     #[error("{0} is in no group and no spare")]
     DriveMissing(DriveId),
-    /// The group does not have exactly g drives (and so perhaps fewer than k + r).
+    /// The group does not have exactly g drives (and so may have fewer than k + r).
     #[error("{group} has {drives} drives")]
     GroupSize {
-        /// Which group.
+        /// The group.
         group: GroupId,
-        /// How many it has.
+        /// Its number of drives.
         drives: usize,
     },
-    /// The table of classes does not have the group exactly once, in the class it names.
+    /// The table of classes does not list the group exactly once, in the group's class.
     #[error("{0} is not exactly once in the table of classes")]
     ClassTable(GroupId),
-    /// The table of classes has a group that does not exist.
+    /// The table of classes lists a group that does not exist.
     #[error("{0} is in the table of classes and does not exist")]
     UnknownGroup(GroupId),
     /// The class has no group.
@@ -49,13 +49,13 @@ pub enum Violation {
     /// Two drives of the group share a hard domain of limit 1.
     #[error("{drive} and {other} of {group} share a domain of {resource}, which carries one")]
     Conflict {
-        /// Which group.
+        /// The group.
         group: GroupId,
         /// One drive.
         drive: DriveId,
         /// The other.
         other: DriveId,
-        /// The resource they share a domain of.
+        /// The resource with the shared domain.
         resource: ResourceId,
     },
     /// Some choice of one group per class exceeds a hard limit.
@@ -75,7 +75,7 @@ pub enum Violation {
 /// Judges a layout.
 ///
 /// # Errors
-/// Everything that must hold and does not.
+/// Every violation.
 pub fn layout(spec: &RackSpec, layout: &Layout) -> Result<(), Vec<Violation>> {
     let mut violations = drives_once(spec, layout);
     violations.extend(group_sizes(spec, layout));
@@ -158,7 +158,7 @@ fn conflicts(spec: &RackSpec, layout: &Layout) -> Vec<Violation> {
     violations
 }
 
-/// A domain of a resource: its drives that sleep, and how many of them may spin up at once.
+/// A domain of a resource: its drives that can sleep, and the maximum number that may spin up at once.
 #[derive(Clone, Copy, Default)]
 struct Extent {
     size: u64,
@@ -167,8 +167,8 @@ struct Extent {
     always_on: u64,
 }
 
-/// The demand of `awake` of a domain's drives on the resource at worst, and its limit. Links carry any number, and a
-/// limit on starts any number one after the other.
+/// The worst demand on the resource if `awake` of a domain's drives are awake, and its limit. Links carry any number of
+/// drives; a limit on starts allows any number one after the other.
 fn taken(spec: &RackSpec, resource: &Resource, domain: Extent, awake: u64) -> (u64, u64) {
     let watts = spec.profile.watts;
     match resource.limit {
@@ -190,7 +190,7 @@ fn carries(spec: &RackSpec, resource: &Resource, domain: Extent, awake: u64) -> 
     awake > domain.size || taken <= limit
 }
 
-/// The domains of a resource. Of two limits on starts each alone bounds what may start.
+/// The domains of a resource. If there are two limits on starts, each one separately bounds what may start.
 fn extents(spec: &RackSpec, resource: ResourceId) -> Vec<Extent> {
     let always_on = spec.pool.iter().filter_map(|drive| drive.resource_domains[resource.index()]);
     let mut extents = vec![Extent::default(); spec.domain_count(resource)];
@@ -219,7 +219,7 @@ fn extents(spec: &RackSpec, resource: ResourceId) -> Vec<Extent> {
     extents
 }
 
-/// How the groups use one resource: for each domain, the most drives that sleep any group of each class has in it.
+/// The use of one resource by the groups: for each domain and class, the most sleeping-capable drives of any one group.
 struct Uses {
     sizes: Vec<Extent>,
     by_class: Vec<BTreeMap<ClassId, u64>>,
@@ -242,7 +242,7 @@ impl Uses {
         self.by_class[domain.index()].values().sum()
     }
 
-    /// The domains that some choice of groups exceeds, what it takes and what there is.
+    /// The domains that some choice of groups exceeds, with demand and limit.
     fn exceeded(&self, spec: &RackSpec, resource: &Resource) -> Vec<(DomainId, u64, u64)> {
         let worst = |(index, size): (usize, &Extent)| {
             let domain = DomainId(index as u32);

@@ -1,4 +1,4 @@
-//! A class: which of its groups is up, what is queued for them, and the one operation in service.
+//! A class: the group that is up, the operations queued for its groups, and the one operation in service.
 //!
 //! ```text
 //!            work                permits, spin-up, mount of the slowest
@@ -31,21 +31,21 @@ pub enum ClassPhase {
     Waking {
         /// Which group.
         group: GroupId,
-        /// Members that are not ready by then are done without.
+        /// The group gets ready without members that are not ready by then.
         until: Time,
     },
     /// A group is ready.
     Awake {
         /// Which group.
         group: GroupId,
-        /// Since when it has had nothing to do; `None` while it has.
+        /// The time since which it has had no work; `None` while it has work.
         idle_since: Option<Time>,
     },
     /// A group unmounts and stops.
     Resting {
         /// Which group.
         group: GroupId,
-        /// Members that have not answered by then are given up on.
+        /// The class gives up on members that have not answered by then.
         until: Time,
     },
 }
@@ -107,30 +107,31 @@ pub(crate) struct Switch {
 
 /// One class. See the head of this file.
 pub(crate) struct Class {
-    /// To be read, like all fields: they are changed here alone.
+    /// Other modules only read this and the other fields; they are changed here alone.
     pub phase: ClassPhase,
     pub queues: FairQueues,
     overload: Overload,
     /// Dequeued; its group is being woken for it.
     pub pending: Option<Pick>,
-    /// When an operation was dequeued last.
+    /// When the last operation was dequeued.
     pub picked_at: Time,
     /// When the last operation left service.
     served_until: Time,
-    /// Others wait, and it stays with its group until then at most, for more of the same.
+    /// Set while operations of other groups wait: until then at most, the class stays with its group for more of its
+    /// work.
     anticipates_until: Option<Time>,
     pub in_service: Option<InService>,
-    /// Members of the group that wakes or is awake came back after they were lost; they do not spin.
+    /// Members of the group that wakes or is awake were lost and came back; they do not spin.
     pub returned: bool,
     /// The switch under way.
     pub switch: Option<Switch>,
-    /// When the wake or the rest under way began, if it is one of a whole group.
+    /// When the wake or rest under way began, if the whole group wakes or rests.
     pub moving_since: Option<Time>,
-    /// When the group that is awake was ready.
+    /// When the awake group became ready.
     pub ready_at: Time,
-    /// The awake group does not go to sleep for idleness alone before that.
+    /// The awake group does not go to sleep before then for idleness alone.
     stays_until: Time,
-    /// Others wait for what the idle group holds.
+    /// Another group waits for permits that the idle group holds.
     pub is_hastened: bool,
 }
 
@@ -173,7 +174,7 @@ impl Class {
     }
 
     pub fn view(&self) -> ClassView {
-        // Dequeued, but its group still wakes: whoever looks sees somebody wait.
+        // A pending operation is dequeued while its group still wakes; the view shows it as queued.
         assert!(self.in_service.is_none() || self.awake().is_some(), "only a group that is awake serves");
         let waits_for_wake = |priority| self.pending.as_ref().is_some_and(|pick| pick.priority == priority);
         ClassView {
@@ -197,19 +198,19 @@ impl Class {
         }
     }
 
-    /// Whether anything is queued, waits for its group, or is in service.
+    /// True if an operation is queued, waits for its group, or is in service.
     pub fn has_work(&self) -> bool {
         self.in_service.is_some() || self.pending.is_some() || !self.queues.is_empty()
     }
 
-    /// Whether a client's operation is queued, waits for its group, or is in service.
+    /// True if a client's operation is queued, waits for its group, or is in service.
     pub fn has_client(&self) -> bool {
         self.queues.queue_len(PriorityClass::Client) > 0
             || self.pending.as_ref().is_some_and(|pick| pick.priority == PriorityClass::Client)
             || self.in_service.is_some_and(|service| service.priority == PriorityClass::Client)
     }
 
-    /// When the class wants to go on, if nothing happens before.
+    /// When the class is to be advanced if nothing happens before; [`Time::MAX`] is never.
     pub fn deadline(&self, idle_timeout: IdleTimeout) -> Time {
         match self.phase {
             ClassPhase::Asleep => Time::MAX,
@@ -237,7 +238,7 @@ impl Class {
         self.queues.remove(op).is_some()
     }
 
-    /// Takes an operation that is not in service out of its queue, or from its turn. False if it is none of these.
+    /// Removes an operation that is not in service: the pending one or a queued one. False if it is neither.
     pub fn give_up(&mut self, op: OpId) -> bool {
         if self.pending.is_some_and(|pick| pick.op == op) {
             return self.give_up_pending().is_some();
@@ -245,7 +246,8 @@ impl Class {
         self.remove(op)
     }
 
-    /// The operation to serve next: the pending one, or else one that is dequeued now and is pending from now on.
+    /// The group and priority class of the operation to serve next: of the pending one, or else of one that is dequeued
+    /// now and becomes pending.
     pub fn pick(&mut self, now: Time, awake: Option<GroupId>) -> Option<(GroupId, PriorityClass)> {
         assert!(self.in_service.is_none(), "nothing is in service when the next operation is chosen");
         if self.pending.is_none() {
@@ -260,15 +262,15 @@ impl Class {
         self.pending.take()
     }
 
-    /// The pending operation is given up. There is no switch then, and so nobody is charged for one.
+    /// Gives up the pending operation. Its switch is cancelled, so no priority class is charged for it.
     pub fn give_up_pending(&mut self) -> Option<Pick> {
         assert!(self.in_service.is_none(), "nothing is in service while an operation is pending");
         self.switch = None;
         self.pending.take()
     }
 
-    /// Whether the class stays with `group` a little although others wait, since whoever was served last may come
-    /// again.
+    /// True if the class stays with `group` for a moment although others wait, since the client that was served last
+    /// may send another request.
     pub fn anticipates(&mut self, group: GroupId, now: Time, anticipation: Duration) -> bool {
         assert!(self.in_service.is_none(), "a class that serves need not wait for more");
         assert!(self.served_until <= now, "what was served is over");
@@ -302,8 +304,8 @@ impl Class {
         self.returned = false;
     }
 
-    /// `group` is ready. The switch is charged; answers it, if there was one, and how long the whole group has taken to
-    /// wake.
+    /// `group` is ready. The switch is charged. Returns it, if there was one, and the time that the wake took, if the
+    /// whole group woke.
     pub fn ready(&mut self, group: GroupId, now: Time) -> (Option<Switch>, Option<Duration>) {
         assert!(
             matches!(self.phase, ClassPhase::Waking { group: waking, .. } if waking == group),
@@ -319,7 +321,7 @@ impl Class {
         (switch, self.moving_since.take().map(|since| now.since(since)))
     }
 
-    /// The awake group has had nothing to do since then; `None` is that it has work.
+    /// The awake group has had no work since `idle_since`; `None` if it has work.
     pub fn set_idle(&mut self, idle_since: Option<Time>) {
         assert!(self.in_service.is_none(), "a class that serves is neither idle nor about to serve");
         self.is_hastened &= idle_since.is_some();
@@ -328,18 +330,18 @@ impl Class {
         }
     }
 
-    /// The idle group goes to sleep from then on, and not before.
+    /// The idle group does not go to sleep before `until`.
     pub fn stay_until(&mut self, until: Time) {
         assert!(self.in_service.is_none(), "a class that serves is not idle");
         self.stays_until = until;
     }
 
-    /// Since when the awake group has had nothing to do.
+    /// The time since which the awake group has had no work.
     pub fn idle_since(&self) -> Option<Time> {
         if let ClassPhase::Awake { idle_since, .. } = self.phase { idle_since } else { None }
     }
 
-    /// An idle group counts as idle since `since` at least, so that it goes to sleep the sooner.
+    /// An idle group counts as idle since `since` at the latest, so it goes to sleep sooner.
     pub fn hasten_sleep(&mut self, since: Time) {
         if let ClassPhase::Awake { idle_since: Some(idle_since), .. } = &mut self.phase {
             *idle_since = (*idle_since).min(since);
@@ -355,7 +357,7 @@ impl Class {
         self.phase = ClassPhase::Resting { group, until };
     }
 
-    /// The group that was resting sleeps; answers how long the whole group has taken for it.
+    /// The group that was resting sleeps. Returns the time that the rest took, if the whole group rested.
     pub fn fall_asleep(&mut self, now: Time) -> Option<Duration> {
         assert!(matches!(self.phase, ClassPhase::Resting { .. }), "a group rests before it sleeps");
         assert!(self.in_service.is_none(), "a group that sleeps serves nothing");
@@ -363,19 +365,19 @@ impl Class {
         self.moving_since.take().map(|since| now.since(since))
     }
 
-    /// A drive of `group` stands by. If that group is up without it, it is to be started as well.
+    /// A drive of `group` stands by. If that group is up without it, the drive is to be started as well.
     pub fn note_standby(&mut self, group: GroupId) {
         self.returned |= self.up() == Some(group);
     }
 
-    /// `op` is in service from now on; or, if it is already, for what it asks the world for next.
+    /// `op` enters service; if it is in service already, it begins its next request to the world.
     pub fn serve(&mut self, op: OpId, priority: PriorityClass, now: Time) {
         assert!(self.in_service.is_none_or(|service| service.op == op), "one operation in service per class");
         assert!(self.awake().is_some(), "{op} is served by a group that is awake");
         self.in_service = Some(InService { op, priority, since: now });
     }
 
-    /// Nothing is in service any more. The time since the world was asked last is charged.
+    /// The operation leaves service. The time since its last request to the world is charged.
     pub fn leave_service(&mut self, service: InService, now: Time) {
         assert!(self.in_service == Some(service), "{} leaves service, and was in it", service.op);
         assert!(service.since <= now, "{} was begun before it ended", service.op);

@@ -1,9 +1,9 @@
-//! The drives of a blob's stacks, in place.
+//! The drives of a blob's stacks, stored inline.
 //!
-//! A rack that is asked for too much refuses most reads at once, and thousands of others wait for minutes. Each names
-//! k + r drives: in memory of their own these would have to be found and given back with every request, and would be
-//! one more thing that is far away once a read is served. So as many as the paper's racks have (Pelican, section 3:
-//! 15 + 3) lie in the request itself, and only longer lists apart.
+//! An overloaded rack refuses most reads at once, and thousands of others wait for minutes. Each names k + r drives. A
+//! separate allocation for them would have to be made and freed with every request, and would be one more distant
+//! memory access once the read is served. So the request itself stores as many drives as the paper's racks need
+//! (Pelican, section 3: 15 + 3), and only longer lists are allocated separately.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,12 +12,12 @@ use core::ops::{Deref, DerefMut};
 use model::DriveId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Drives that lie in place; more lie apart.
+/// The most drives that are stored inline; longer lists are stored apart.
 const IN_PLACE_MAX: usize = 18;
 
 const _: () = assert!(IN_PLACE_MAX <= u8::MAX as usize, "they are counted by a byte");
 
-/// Drives, in stack order. It is used like a slice, and hashed and stored like a vector.
+/// Drives, in stack order. The list is used like a slice, and hashed and serialised like a vector.
 #[derive(Clone)]
 pub struct DriveList(Place);
 
@@ -33,7 +33,7 @@ impl DriveList {
         Self(Place::Here { count: 0, drives: [DriveId(0); IN_PLACE_MAX] })
     }
 
-    /// Adds a drive behind the others.
+    /// Appends a drive.
     #[inline]
     pub fn push(&mut self, drive: DriveId) {
         match &mut self.0 {

@@ -1,4 +1,4 @@
-//! The drives of a rack: what each is doing, whether it may spin, and whether it can be relied on.
+//! The drives of a rack: their phases, their permits, and their failures.
 //!
 //! ```text
 //!            wanted            permits         spun up          mounted
@@ -7,34 +7,35 @@
 //!     |                           stopped            unmounted            | its group goes to sleep
 //!     +---------------------------------- Stopping <--------- Unmounting <+
 //! ```
-//! From any of these a drive may go `Away`: it was lost, or it was given up on.
+//! In each of these phases a drive may become `Away`: it was lost, or it was given up on.
 //!
-//! A drive that does not answer in time, or whose command fails, is done without, and that failure is counted; three in
-//! a row and it is out of service. Most often that passes: the host was slow, a cable was loose. A drive that the world
-//! took away ([`Event::DriveLost`](crate::Event::DriveLost)) is also given back by the world; of the others nothing is
-//! heard unless they are tried again:
-//! - one that is silent may still spin, and holds its permits, which drives of any group may wait for. It is sent a
-//!   stop once more: at once if its own group needs it, otherwise after a pause. If it says so, its permits are free
-//!   and it stands by;
-//! - one that is out of service and stands still stands by again after a pause, with one failure left.
+//! The group wakes without a drive that does not answer in time or whose command fails; that failure is counted, and
+//! after three in a row the drive is out of service. Most such failures are transient: a slow host, a loose cable. When
+//! the world has taken a drive away ([`Event::DriveLost`](crate::Event::DriveLost)), the world also reports its return;
+//! other drives that are away only return if they are tried again:
+//! - A silent drive may still spin and holds its permits, for which drives of any group may wait. It is sent a stop
+//!   again: at once if its own group needs it, otherwise after a pause. When it reports that it has stopped, its
+//!   permits are released and it is in standby.
+//! - A drive that is out of service and has stopped is in standby again after a pause, with one failure left.
 //!
-//! The same holds for one whose transfers fail, while its group stays awake without it.
+//! The same holds for a drive whose transfers fail, while its group stays awake without it.
 //!
-//! A drive that is found spinning without a permit, or of which nobody knows whether it does
-//! ([`Event::DriveSpins`](crate::Event::DriveSpins)), is booked and goes to `Unmounting`, unless it is in use or on its
-//! way. One that will not stop is away with its permits, as above.
+//! A drive that is found spinning without a permit, or in an unknown state
+//! ([`Event::DriveSpins`](crate::Event::DriveSpins)), is charged to the ledger and goes to `Unmounting`, unless it is
+//! in use or on its way. If it does not stop, it is away with its permits, as above.
 //!
-//! A drive that was given up may be back, and is tried with its group (`drives/trials.rs`).
+//! A drive that was given up may come back; it is tried with its group (`drives/trials.rs`).
 //!
-//! A drive whose power nobody controls goes the same way, so that it is mounted only while its group is awake; but it
-//! never waits for a permit, holds nobody else's up, and its starts, which are none, are not counted.
+//! A drive whose power cannot be switched goes through the same phases, so that it is mounted only while its group is
+//! awake. It never waits for a permit, never blocks another drive's permit, and its starts, which are no real starts,
+//! are not counted.
 //!
-//! A change of a drive that others must follow is left behind as a [`Notice`].
+//! A change of a drive that other parts must follow is reported as a [`Notice`].
 //!
 //! Invariants:
 //! - a drive is started only right after the ledger granted its permits, and its start was counted;
-//! - permits are given back only by a drive that says that it stands still, or is known to have no power;
-//! - a drive that failed for good is never started but for a trial, and never ready.
+//! - permits are released only when a drive reports that it has stopped, or is known to have no power;
+//! - a permanently failed drive is never started except for a trial, and is never ready.
 
 mod backoff;
 mod phase;
@@ -67,42 +68,42 @@ const FAILURES_MAX: u32 = 3;
 /// Transfers that may fail on a drive between two mounts before it is taken out of service.
 const TRANSFER_ERRORS_MAX: u32 = 3;
 
-/// The pause before a drive is tried again that was not even asked, since it owed an answer to something else. Such a
-/// try costs nothing.
+/// The pause before a retry of a drive that was not sent its command because it owed an answer to another one. A retry
+/// of it costs nothing.
 const PAUSE_OWING: Duration = Duration::from_mins(1);
 
 const _: () = assert!(FAILURES_MAX > 1, "a drive that is tried again has one failure left");
 
-/// A change of a drive that others must follow.
+/// A change of a drive that other parts must follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// It gets no new stacks until it is `Writable`.
     Unwritable(DriveId),
     /// It may get new stacks.
     Writable(DriveId),
-    /// Its platters stand still, and it may be started.
+    /// Its platters have stopped, and it may be started.
     Standby(DriveId),
     /// It was away and is back in service.
     Returned(DriveId),
-    /// It was given up, and was there when it was tried.
+    /// It was given up, and was present in its trial.
     Recognised(DriveId),
 }
 
 struct Drive {
     phase: DrivePhase,
-    /// The number of the last command; an answer to another one is late.
+    /// The number of the last command; an answer with another number is late.
     attempt: Attempt,
     /// Transfers that failed on it since it last mounted.
     transfer_errors: u32,
-    /// Commands that failed since it last mounted.
+    /// Commands that failed since its last mount.
     failures: u32,
-    /// Failed tries since it last mounted in which it was not even sent a command.
+    /// Failed tries since its last mount in which it was not sent its command.
     unsent: u32,
-    /// It was lost with its permits, if it has any.
+    /// It was lost together with its permits, if it holds any.
     lost_with_permits: bool,
-    /// It failed for good.
+    /// It failed permanently.
     failed: bool,
-    /// The world took it away, and will say when it is back; or the operator gave it up, and it is not there.
+    /// The world took it away and will report its return; or the operator gave it up, and it is absent.
     lost_by_world: bool,
 }
 
@@ -118,34 +119,35 @@ impl Drive {
 pub(crate) struct Drives {
     states: Vec<Drive>,
     tally: Tally,
-    /// Of each drive; apart from its state, which nearly every event looks at.
+    /// Per drive; separate from the states, which nearly every event reads.
     punctuality: Vec<Punctuality>,
-    /// Who may spin, to be read.
+    /// The permits; read-only for others.
     pub ledger: Ledger,
-    /// To be read.
+    /// The start budgets; read-only for others.
     pub budget: StartBudget,
     backoff: Backoff,
-    /// Drives that failed by the operator's word, who pulls what is away.
+    /// Drives that the operator pulled or will pull; each counts as pulled once it is away.
     cut_off: BTreeSet<DriveId>,
-    /// Drives that are away because their transfers failed, and were not started and mounted again since.
+    /// Drives that are away because their transfers failed, and that were not started and mounted since.
     untried: BTreeSet<DriveId>,
-    /// Drives that were given up and may be back; each with the time before which it is not tried again, and whether it
-    /// was mounted in the trial under way.
+    /// Drives that were given up and may come back: the time before which the drive is not tried again, and whether it
+    /// was mounted in the current trial.
     trials: BTreeMap<DriveId, (Time, bool)>,
-    /// Drives whose permits lost drives hold: they cannot be written to before one of those gives its own back.
+    /// Drives whose permits are held by lost drives: they cannot be written to before one of those releases its
+    /// permits.
     unpermitted: Vec<DriveId>,
     notices: VecDeque<Notice>,
-    /// A wake or rest takes no longer.
+    /// A wake or rest takes at most this long.
     switch_timeout: Duration,
     host_slack: Duration,
-    /// Starts that were asked for since boot.
+    /// Starts requested since boot.
     pub starts: u64,
-    /// Deadlines that all drives missed since boot.
+    /// Deadlines missed by all drives since boot.
     pub missed_deadlines: u64,
 }
 
 impl Drives {
-    /// Drives of which nothing is known yet: all are away until they are reported.
+    /// Drives in an unknown state: all are away until they are reported.
     pub fn new(setup: &Setup) -> Self {
         let (spec, policy) = (&setup.spec, &setup.policy);
         assert!(
@@ -181,7 +183,7 @@ impl Drives {
         }
     }
 
-    /// At boot: what is known of a drive.
+    /// At boot: records the reported state of a drive.
     pub fn report(&mut self, report: &DriveReport) {
         assert!(!self.is_permitted(report.drive), "{} is reported before it is started", report.drive);
         self.budget.restore(report.drive, report.day, report.starts);
@@ -191,17 +193,17 @@ impl Drives {
         self.notices.push_back(notice(report.drive));
     }
 
-    /// The next change that others must follow.
+    /// The next change that other parts must follow.
     pub fn next_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }
 
-    /// Whether `drive` is one of this rack.
+    /// True if `drive` is one of this rack.
     pub fn knows(&self, drive: DriveId) -> bool {
         drive.index() < self.states.len()
     }
 
-    /// Whether `drive` may spin: it holds its permits.
+    /// True if `drive` may spin: it holds its permits.
     fn is_permitted(&self, drive: DriveId) -> bool {
         self.ledger.state(drive) != PowerState::Standby
     }
@@ -223,18 +225,18 @@ impl Drives {
         self.phase(drive) == DrivePhase::Ready
     }
 
-    /// Whether the operator said that `drive` failed for good.
+    /// True if `drive` failed permanently: declared by the operator, or given up by the rack.
     pub fn has_failed(&self, drive: DriveId) -> bool {
         self.states.get(drive.index()).is_some_and(|state| state.failed)
     }
 
-    /// Whether `drive` is away, and may be to blame for it: neither a fuse that resets nor the host is.
+    /// True if `drive` is away and may be the cause: neither a tripped fuse nor the host is.
     pub fn is_missing(&self, drive: DriveId) -> bool {
         let excused = [DrivePhase::Away(Loss::FuseTripped), DrivePhase::Away(Loss::NotAsked)];
         self.is_away(drive) && !self.has_failed(drive) && !excused.contains(&self.phase(drive))
     }
 
-    /// How many of `drives` failed for good.
+    /// The number of `drives` that failed permanently.
     pub fn failed_count(&self, drives: &[DriveId]) -> usize {
         drives.iter().filter(|drive| self.has_failed(**drive)).count()
     }
@@ -244,13 +246,13 @@ impl Drives {
         self.punctuality[drive.index()].missed
     }
 
-    /// Whether all of `members` may be started now for work of `priority`.
+    /// True if all of `members` may be started now for work of `priority`.
     pub fn may_start(&self, members: &[DriveId], priority: PriorityClass, now: Time) -> bool {
         let may_start = |drive: DriveId| self.ledger.is_always_on(drive) || self.budget.may_start(drive, now, priority);
         members.iter().all(|drive| may_start(*drive))
     }
 
-    /// Index and drive of those stacks whose drives can be read and written now.
+    /// Index and drive of the stacks whose drives can be read and written now.
     pub fn ready_stacks(&self, drives: &[DriveId]) -> Vec<(u8, DriveId)> {
         let mut stacks = Vec::with_capacity(drives.len());
         for (drive, index) in drives.iter().zip(0_u8..) {
@@ -261,7 +263,7 @@ impl Drives {
         stacks
     }
 
-    /// Whether `need` of these drives are there, or may be soon; if not, whether they can ever be again.
+    /// Ok if `need` of these drives are present or may be soon; otherwise the error is about absence or data loss.
     pub fn enough_left(&self, drives: &[DriveId], need: usize) -> Result<(), Rejection> {
         assert!(need > 0, "a blob cannot be read from nothing");
         if self.tally.all_there() && drives.len() >= need {
@@ -280,7 +282,7 @@ impl Drives {
         }
     }
 
-    /// Wants `members` to be ready: those that stand by wait for their permits from now on.
+    /// Requests `members` to be ready: those in standby wait for their permits from now on.
     pub fn want(&mut self, members: &[DriveId]) {
         for drive in members {
             if self.phase(*drive) == DrivePhase::Standby {
@@ -291,7 +293,7 @@ impl Drives {
         }
     }
 
-    /// Starts as many waiting members as the ledger grants permits now.
+    /// Starts all waiting members for which the ledger grants permits now.
     pub fn request_permits(&mut self, members: &[DriveId], step: &mut Step) {
         let waits = |drive: &DriveId| self.phase(*drive) == DrivePhase::AwaitingPermit;
         let waiting: Vec<DriveId> = members.iter().copied().filter(waits).collect();
@@ -312,8 +314,8 @@ impl Drives {
         }
     }
 
-    /// Does without members that wait for a permit in vain, and, if their group's time is `over`, without all that are
-    /// not ready.
+    /// Continues without members that wait for a permit without success and, if their group's time is `over`, without
+    /// all members that are not ready.
     pub fn give_up_waiting(&mut self, members: &[DriveId], spec: &RackSpec, over: bool, now: Time) {
         for drive in members {
             let in_vain = self.waits_in_vain(members, *drive, spec);
@@ -325,18 +327,18 @@ impl Drives {
         assert!(!over || !members.iter().any(waits), "nobody is waited for any longer");
     }
 
-    /// The members of `group` that are on their way.
+    /// The number of members of `group` that are on their way.
     pub fn on_the_way(&self, group: GroupId) -> OnTheWay {
         self.tally.of(group)
     }
 
-    /// Hard domains that have no permit left for one of `members` that waits for it.
+    /// Hard domains without a permit for one of the `members` that wait.
     pub fn blocking(&self, members: &[DriveId]) -> Vec<(ResourceId, DomainId)> {
         let waiting = members.iter().filter(|drive| self.phase(**drive) == DrivePhase::AwaitingPermit);
         waiting.flat_map(|drive| self.ledger.blocking(*drive)).collect()
     }
 
-    /// Whether one of `members` holds a permit of one of these domains.
+    /// True if one of `members` holds a permit of one of these domains.
     pub fn hold_any_of(&self, members: &[DriveId], domains: &[(ResourceId, DomainId)], spec: &RackSpec) -> bool {
         assert!(!domains.is_empty(), "somebody waits for a permit");
         members.iter().any(|drive| {
@@ -345,12 +347,12 @@ impl Drives {
         })
     }
 
-    /// Unmounts and stops `members`. Those that wait for a permit do not start.
+    /// Unmounts and stops `members`. Members that wait for a permit do not start.
     pub fn rest(&mut self, members: &[DriveId], step: &mut Step) {
         for drive in members {
             match self.phase(*drive) {
                 DrivePhase::Ready => self.command(*drive, DrivePhase::Unmounting, step),
-                // It may still spin: it is stopped like the others, so that its permits can be given back.
+                // It may still spin: it is stopped like the others, so that its permits can be released.
                 DrivePhase::Away(_) if self.is_permitted(*drive) => {
                     self.backoff.forget(*drive);
                     self.command(*drive, DrivePhase::Unmounting, step);
@@ -380,11 +382,11 @@ impl Drives {
         }
     }
 
-    /// `drive` is mounted, and in service. False if the answer is late, or if it was only tried.
+    /// `drive` is mounted and in service. False if the answer is late, or if this is a trial.
     pub fn mounted(&mut self, drive: DriveId, attempt: Attempt, step: &mut Step) -> bool {
         let answers = self.answers(drive, attempt, DrivePhase::Mounting);
         if answers && self.has_failed(drive) {
-            // That it is there is all that a trial is for.
+            // A trial only establishes that the drive is present.
             self.trials.entry(drive).and_modify(|(_, mounted)| *mounted = true);
             self.command(drive, DrivePhase::Unmounting, step);
             return false;
@@ -422,8 +424,8 @@ impl Drives {
         self.set_phase(drive, phase);
         if phase.is_away() {
             self.notices.push_back(Notice::Unwritable(drive));
-            // It has just obeyed a stop, so it is away for its transfers, unless its commands failed too often. The
-            // pause has grown when they failed.
+            // It has just executed a stop, so it is away because of its transfers, unless its commands failed too
+            // often. The pause already grew when the transfers failed.
             if self.states[drive.index()].failures < FAILURES_MAX {
                 self.untried.insert(drive);
                 self.backoff.take_back(drive);
@@ -445,13 +447,13 @@ impl Drives {
     pub fn command_failed(&mut self, drive: DriveId, attempt: Attempt, loss: Loss, step: &mut Step) {
         let Some(state) = self.states.get_mut(drive.index()) else { return };
         if loss != Loss::NoAnswer {
-            self.punctuality[drive.index()].owes_answer = false; // if a bad one
+            self.punctuality[drive.index()].owes_answer = false; // even if it is an error
         }
         if state.attempt != attempt {
             return;
         }
         match state.phase {
-            // A drive that cannot be unmounted, perhaps because it never was mounted, is stopped all the same.
+            // A drive that cannot be unmounted, perhaps because it was never mounted, is stopped anyway.
             DrivePhase::Unmounting if loss != Loss::FuseTripped => {
                 if loss == Loss::NoAnswer {
                     self.note_missed_deadline(drive, step.now);
@@ -460,7 +462,7 @@ impl Drives {
             }
             DrivePhase::Away(_) | DrivePhase::Standby => {}
             _ => {
-                // A drive that is not the one it should be, or not there, does not become so by being started again.
+                // A restart does not help if the drive is absent or is the wrong one.
                 if loss == Loss::ForeignLabel {
                     state.failures = FAILURES_MAX - 1;
                 }
@@ -482,30 +484,31 @@ impl Drives {
         assert!(self.is_away(drive), "{drive} is lost");
     }
 
-    /// `drive` was away and stands still now.
+    /// `drive` was away and is now in standby.
     pub fn back(&mut self, drive: DriveId) {
         let Some(state) = self.states.get_mut(drive.index()) else { return };
         state.lost_by_world = false;
         if !state.phase.is_away() {
-            return; // it was away while it was sent a stop: whether it stands still is for it to say, or to be asked
+            return; // it was away while it was sent a stop: its answer or a later query shows if it has stopped
         }
         self.release_permit(drive);
         if self.has_failed(drive) {
-            return; // it stands still, and stays out of service
+            return; // it has stopped, and stays out of service
         }
         let state = &mut self.states[drive.index()];
         (state.failures, state.unsent) = (0, 0);
         self.return_to_service(drive);
     }
 
-    /// `drive` failed for good. If the operator says so, it is `cut_off`: it was pulled, if it is away, or is tried
-    /// since it may be back. One that is being stopped is stopped all the same. False if that was known.
+    /// `drive` failed permanently. If the operator declares that, it is `cut_off`: it counts as pulled if it is away,
+    /// or if it is in a trial because it may be back. A drive that is being stopped is still stopped. False if the
+    /// failure was known.
     pub fn fail(&mut self, drive: DriveId, cut_off: bool) -> bool {
         let was_out_of_service = self.is_away(drive) || self.has_failed(drive);
         if cut_off {
             self.cut_off.insert(drive);
             let was_mounted = self.trials.remove(&drive).is_some_and(|(_, mounted)| mounted);
-            // One that has answered in its trial is there, and is to stop.
+            // A drive that has answered in its trial is present, and is to stop.
             let is_there = !self.is_away(drive) && (was_mounted || self.phase(drive) == DrivePhase::Mounting);
             self.states[drive.index()].lost_by_world |= was_out_of_service && !is_there;
         }
@@ -523,13 +526,13 @@ impl Drives {
         new
     }
 
-    /// Whether another drive may take the place of `drive`: it failed, and stands still as far as anybody knows.
+    /// True if `drive` may be replaced by another drive: it failed, and has stopped as far as is known.
     pub fn may_be_replaced(&self, drive: DriveId) -> bool {
         let state = self.states.get(drive.index());
         state.is_some_and(|state| state.failed && state.phase.is_away() && !self.is_permitted(drive))
     }
 
-    /// Another drive is in the place of `drive`, and stands still.
+    /// Another drive has replaced `drive`, and is in standby.
     pub fn replace(&mut self, drive: DriveId) {
         assert!(self.may_be_replaced(drive), "{drive} failed and stands still");
         let state = &mut self.states[drive.index()];
@@ -559,7 +562,7 @@ impl Drives {
         );
     }
 
-    /// `drive` missed a deadline in a transfer: it is done without until its group wakes next.
+    /// `drive` missed a deadline in a transfer: it is not used until the next wake of its group.
     pub fn transfer_missed_deadline(&mut self, drive: DriveId, now: Time) {
         self.note_missed_deadline(drive, now);
         let state = &mut self.states[drive.index()];
@@ -578,14 +581,14 @@ impl Drives {
         self.backoff.deadline()
     }
 
-    /// Tries the drives whose time has come.
+    /// Tries the drives that are due.
     pub fn retry(&mut self, step: &mut Step) {
         while let Some(drive) = self.backoff.take_due(step.now) {
             let state = &mut self.states[drive.index()];
             let given_up = state.phase.is_away() || state.phase.is_stopping();
             assert!(given_up, "{drive} was given up on, and is in use");
             match state.phase {
-                // The last try sent it a stop, and it is still silent.
+                // The last try sent it a stop, and it has not answered.
                 phase if phase.is_stopping() => {
                     self.set_away(drive, Loss::MountFailed);
                     self.retry_later(drive, step.now);
@@ -604,8 +607,8 @@ impl Drives {
         }
     }
 
-    /// Whether `drive`, one of `members`, waits for a permit that nobody will give back: those of some domain are held
-    /// by lost drives and by other members.
+    /// True if `drive`, one of `members`, waits for a permit that no drive will release: lost drives and other members
+    /// hold all permits of one of its domains.
     fn waits_in_vain(&self, members: &[DriveId], drive: DriveId, spec: &RackSpec) -> bool {
         if self.phase(drive) != DrivePhase::AwaitingPermit {
             return false;
@@ -613,7 +616,7 @@ impl Drives {
         self.ledger.blocking(drive).any(|(resource, domain)| {
             let may_give_back = |other: DriveId| {
                 let state = &self.states[other.index()];
-                // A member that has come up to speed draws less than before.
+                // A member draws less once it is up to speed.
                 let stays = members.contains(&other) && state.phase != DrivePhase::SpinningUp;
                 self.is_permitted(other)
                     && !self.ledger.is_always_on(other)
@@ -650,7 +653,7 @@ impl Drives {
         }
     }
 
-    /// Tells `drive` what brings it into `phase`, under a new number.
+    /// Sends `drive` the command that leads to `phase`, under a new number.
     fn command(&mut self, drive: DriveId, phase: DrivePhase, step: &mut Step) {
         assert!(self.is_permitted(drive), "{drive} is sent a command under a permit");
         let before = self.phase(drive);
@@ -685,7 +688,7 @@ impl Drives {
         });
     }
 
-    /// Whether an answer belongs to the last command of `drive`, which brought it into `phase`. If so, it answered.
+    /// True if an answer belongs to the last command of `drive`, which led to `phase`. If so, records that it answered.
     fn answers(&mut self, drive: DriveId, attempt: Attempt, phase: DrivePhase) -> bool {
         let state = self.states.get_mut(drive.index());
         if state.is_none_or(|state| state.attempt != attempt || state.phase != phase) {
@@ -704,7 +707,7 @@ impl Drives {
             return;
         }
         assert!(!self.is_away(drive), "{drive} is given up on once");
-        // A drive is not to blame for what the host could not ask it: it is done without, and that is all.
+        // A drive is not to blame if the host could not send it a command: the group only continues without it.
         let state = &mut self.states[drive.index()];
         state.failures += u32::from(loss != Loss::NotAsked);
         state.unsent += u32::from(loss == Loss::NotAsked);
@@ -712,8 +715,8 @@ impl Drives {
         self.retry_later(drive, now);
     }
 
-    /// Plans the next try of a drive that is away, unless somebody else will say when it is back. One that failed for
-    /// good is tried only as long as it may spin: it is to stop.
+    /// Plans the next try of a drive that is away, unless its return is reported by the world. A permanently failed
+    /// drive is tried only while it may spin: it is to stop.
     fn retry_later(&mut self, drive: DriveId, now: Time) {
         self.backoff.forget(drive);
         let state = &self.states[drive.index()];
@@ -724,7 +727,7 @@ impl Drives {
         }
     }
 
-    /// A drive that was away, whose platters stand still, is in service again.
+    /// A drive that was away, and has stopped, is in service again.
     fn return_to_service(&mut self, drive: DriveId) {
         let state = &mut self.states[drive.index()];
         assert!(!state.failed, "{drive} did not fail");
@@ -750,8 +753,8 @@ impl Drives {
         let loss_known = if state.failed { Loss::Failed } else { loss };
         self.set_phase(drive, DrivePhase::Away(loss_known));
         self.notices.push_back(Notice::Unwritable(drive));
-        // Behind a tripped fuse there is no power, nor in a drive that the operator gave up and that is gone: it was
-        // pulled. Any other loss may leave the platters spinning.
+        // A tripped fuse cuts the power; a drive that the operator gave up and that is gone was pulled. After any other
+        // loss the platters may still spin.
         let state = &self.states[drive.index()];
         if loss == Loss::FuseTripped || (self.cut_off.contains(&drive) && state.lost_by_world) {
             self.release_permit(drive);
@@ -761,7 +764,7 @@ impl Drives {
         assert!(!state.failed || state.phase == DrivePhase::Away(Loss::Failed), "a failed drive stays failed");
     }
 
-    /// Gives back the permits of `drive`, which stands still, if it holds any.
+    /// Releases the permits of `drive`, which has stopped, if it holds any.
     fn release_permit(&mut self, drive: DriveId) {
         let was_lost = core::mem::take(&mut self.states[drive.index()].lost_with_permits);
         if !self.is_permitted(drive) {
@@ -775,12 +778,12 @@ impl Drives {
             let standing: Vec<DriveId> =
                 unpermitted.iter().copied().filter(|drive| self.phase(*drive) == DrivePhase::Standby).collect();
             self.notices.extend(unpermitted.into_iter().map(Notice::Writable));
-            // Their group may be up, and so busy that it does not sleep and wake as a whole.
+            // Their group may be awake, and too busy to sleep and wake as a whole.
             self.notices.extend(standing.into_iter().map(Notice::Standby));
         }
     }
 
-    /// `drive` did not answer. True if it owed an answer already, so that it was not even asked.
+    /// `drive` did not answer. True if it already owed an answer, so it was not sent its command.
     fn note_missed_deadline(&mut self, drive: DriveId, now: Time) -> bool {
         let owed_one = self.punctuality[drive.index()].note_missed(now);
         if !owed_one {

@@ -1,24 +1,24 @@
-//! How long a group is expected to take for a wake, a rest and a transfer: the drives' profile says so at first, and
-//! what is measured corrects it.
+//! The expected times of a group's wake, rest and transfer. The drives' profile gives the first values, and
+//! measurements correct them.
 //!
-//! Wakes and transfers are kept apart by the load of the rack: mounts are slower beside payload that moves
+//! Wakes and transfers are estimated separately by the load of the rack: mounts are slower while payload moves
 //! ([`model::physics::Servers`]), and transfers share the servers' links. The rack is busy for a class while another
-//! one has work; how much of such a time payload really moves is learned with the rest.
+//! class has work; the share of that time in which payload really moves is learned with the rest.
 //!
-//! Invariants: an estimate is a moving mean of the last measurements, never longer than the longest of them and of the
-//! profile's; nothing here is persisted.
+//! Invariants: an estimate is a moving mean of the last measurements, never above the longest of them and the profile's
+//! value; nothing here is persisted.
 
 use crate::setup::Setup;
 use core::time::Duration;
 use model::physics::ServerLoad;
 
-/// A measurement counts for one part in so many of its estimate.
+/// A measurement has the weight of one part in this number in its estimate.
 const WINDOW: u32 = 16;
-/// Transfers take no more than so many thousandths of the drives' own time, and no less: what is out of these bounds
-/// says nothing of the next transfer (a drive hung, or the bytes lay in a cache).
+/// Bounds of a transfer's time in thousandths of the drives' own time. A time outside them says nothing about the next
+/// transfer (a drive hung, or the bytes were in a cache), so it is clamped.
 const TRANSFER_PERMILLE: core::ops::RangeInclusive<u64> = 100..=100_000;
 
-/// The expected time that a class needs from one group to another.
+/// The expected time for a class to switch from one group to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchEstimate {
     /// From standby to ready: the slowest of the group's drives, and the power it waits for.
@@ -28,7 +28,7 @@ pub struct SwitchEstimate {
 }
 
 impl SwitchEstimate {
-    /// Of both: the group that is up rests, and the other one wakes.
+    /// The sum: the group that is up rests, and the other one wakes.
     pub fn total(self) -> Duration {
         self.wake + self.rest
     }
@@ -44,7 +44,7 @@ pub(crate) struct Estimates {
 }
 
 impl Estimates {
-    /// Those of the profile.
+    /// The estimates of the profile.
     pub fn new(setup: &Setup) -> Self {
         let drives = setup.spec.group_drives as usize;
         let wake = |load| setup.spec.profile.wake_estimate(drives, load);
@@ -55,18 +55,18 @@ impl Estimates {
         }
     }
 
-    /// A group has woken in so much time.
+    /// A group took `span` to wake.
     pub fn woke(&mut self, load: ServerLoad, span: Duration) {
         let wake = &mut self.wake[load as usize];
         *wake = moved(*wake, span);
     }
 
-    /// A group has gone to sleep in so much time.
+    /// A group took `span` to go to sleep.
     pub fn rested(&mut self, span: Duration) {
         self.rest = moved(self.rest, span);
     }
 
-    /// A transfer that takes the drives alone `alone` has taken `span`.
+    /// A transfer that takes the drives alone `alone` took `span`.
     pub fn transferred(&mut self, load: ServerLoad, alone: Duration, span: Duration) {
         let permille = u64::try_from(span.as_nanos() * 1_000 / alone.as_nanos().max(1)).unwrap_or(u64::MAX);
         let permille = permille.clamp(*TRANSFER_PERMILLE.start(), *TRANSFER_PERMILLE.end());

@@ -1,44 +1,46 @@
-//! The queues of one class and whose turn it is: weighted fair queuing between clients, rebuild and background work.
+//! The queues of one class and the choice of the next operation: weighted fair queuing between clients, rebuild and
+//! background work.
 //!
-//! Pelican, section 3, puts weighted fair queuing between its queues and does not say what is charged. Here:
+//! Pelican, section 3, puts weighted fair queuing between its queues and does not state what is charged. Here:
 //! - Shares are of the class's time. A priority class's *virtual time* is the time it was charged over its share; the
 //!   priority class that is furthest behind goes next. A priority class that was idle starts level with the others:
 //!   idleness is no credit (start-time fair queuing; Goyal, Vin, Cheng 1996).
-//! - A *turn* lasts while the priority class's next operation is in the group that is awake (a batch), but no longer
-//!   than a quantum, not counting switches. Priority classes alternate between turns, not between operations, so that
-//!   batches stay whole.
-//! - Waking a group is charged to the priority class whose operation wants it. Before a turn ends for want of work in
-//!   the group awake, other priority classes' work for that group is *piggybacked*, charged for its transfer only:
-//!   within the turn's quantum, within the overtaking bound of its own queue, and by a priority class that is less than
-//!   a quantum of its own ahead.
-//! - Within its turn a priority class that has nothing queued may be waited for a little (`anticipation`), if no other
-//!   priority class has work for the group awake: who asks for one operation after the other would else get one for
-//!   each switch.
-//! - A client's operation that has waited for `wait_limit` is *overdue*. While one is, its priority class serves
-//!   nothing in its turns that is not overdue: in rounds it visits each group that something is overdue in, the one
-//!   where it has been for longest first, and serves what is overdue there, for a quantum and the operation that
-//!   overruns it. So the groups are still woken for batches, however much is overdue. It gets as many turns as without
-//!   a limit. Beyond the paper.
-//! - Except for that little wait, something is chosen whenever there is work. A share of 0 is served (and piggybacked)
-//!   only while no priority class with a share has work.
+//! - A *turn* lasts while the priority class's next operation is in the awake group (a batch), but no longer than a
+//!   quantum, not counting switches. Priority classes alternate between turns, not between operations, so that batches
+//!   stay whole.
+//! - Waking a group is charged to the priority class whose operation wants it. Before a turn ends for lack of work in
+//!   the awake group, other priority classes' work for that group is *piggybacked*, charged for its transfer only:
+//!   within the turn's quantum, within the overtaking bound of its own queue, and by a priority class that is ahead by
+//!   less than its own quantum.
+//! - Within its turn, the class may wait for a short time (`anticipation`) for a priority class that has nothing
+//!   queued, if no other priority class has work for the awake group: otherwise a client that sends one operation after
+//!   the other would get only one per switch.
+//! - A client's operation that has waited for `wait_limit` is *overdue*. While there are overdue operations, their
+//!   priority class serves only these in its turns: in rounds it visits each group that has overdue operations, the one
+//!   with the longest overdue operation first, and serves them for a quantum and the operation that overruns it. So the
+//!   groups are still woken for batches, for any amount of overdue work. The priority class gets as many turns as
+//!   without a limit. Beyond the paper.
+//! - Except for that short wait, an operation is chosen whenever there is work. A share of 0 is served (and
+//!   piggybacked) only while no priority class with a share has work.
 //!
 //! **No starvation.** Let Q be the quantum and C the longest that one operation takes, switch included. A priority
 //! class of share s > 0 is at most (Q + 2 C) / s of virtual time ahead of the priority class furthest behind: at the
 //! start of its turn it is not ahead at all, and a turn holds a switch, a quantum, waits included, and the one
-//! operation that overruns it. So let W be the time of its own that a priority class needs before it gets to an
-//! operation: that of everything it had queued when the operation came, and of u more. Then the operation is begun
+//! operation that overruns it. So let W be the class's time that a priority class itself needs before it reaches an
+//! operation: that of everything it had queued when the operation arrived, and of u more. Then the operation starts
 //! within `W + (Q + 2 C) + sum over the other priority classes of (s'/s (W + Q + 2 C) + Q + 2 C)`.
 //!
-//! **The limit in time.** W is bounded by u, which says little in time if u is large. With a wait limit L it is at most
-//! `L + V + sum over the other groups of the priority class of V + S`, with V = S + Q + 2 C a visit and S a switch, if
-//! nothing of the operation's own group was queued before it: at L it is overdue; the visit under way, or the operation
-//! in service, comes to its end; a round comes to every group before it comes to one again, and from then on first to
-//! those in which something is overdue longer. What was queued before it for its own group goes first; each quantum of
-//! that, or part of one, costs one more round, through groups that came later as well: its group may just have been
-//! visited for what came before it. Other priority classes take what their shares say, as above, of the time beyond L.
+//! **The limit in time.** W is bounded by u, which is a weak bound in time if u is large. With a wait limit L it is at
+//! most `L + V + sum over the other groups of the priority class of V + S`, with V = S + Q + 2 C a visit and S a
+//! switch, if nothing of the operation's own group was queued before it: at L it is overdue; the current visit, or the
+//! operation in service, ends; a round visits every group before it visits one again, and from then on first the groups
+//! with operations that are overdue longer. Operations queued before it for its own group go first. Each quantum of
+//! these, or part of one, costs one more round, also through groups that arrived later: its group may just have been
+//! visited for the earlier operations. Other priority classes take, as above, what their shares grant of the time
+//! beyond L.
 //!
-//! Invariants: virtual times never fall; the floor never lies above that of a priority class with work; arithmetic is
-//! in integers.
+//! Invariants: virtual times never fall; the floor is never above that of a priority class with work; arithmetic is in
+//! integers.
 
 #[cfg(test)]
 mod tests;
@@ -54,18 +56,18 @@ const FRACTION_BITS: u32 = 20;
 
 const _: () = assert!(Duration::MAX.as_nanos().leading_zeros() > FRACTION_BITS, "any span is a virtual time");
 
-/// The operation to serve next. It is no longer queued.
+/// The operation to serve next. It has left its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pick {
-    /// Which operation.
+    /// The number of the operation.
     pub op: OpId,
-    /// The priority class it was queued in, which its time is charged to.
+    /// The priority class in which it was queued, and to which its time is charged.
     pub priority: PriorityClass,
     /// The group it needs. If another one is awake, the class switches, and the switch is charged to `priority`.
     pub group: GroupId,
     /// Its weight, as it was admitted.
     pub weight: u64,
-    /// Whether it is served in another priority class's turn, because its group is awake.
+    /// True if it is served in another priority class's turn, because its group is awake.
     pub piggyback: bool,
 }
 
@@ -85,17 +87,17 @@ struct PriorityState {
     visits: Visits,
 }
 
-/// The round in which a priority class visits the groups that something is overdue in.
+/// The round in which a priority class visits the groups that have overdue operations.
 #[derive(Default)]
 struct Visits {
-    /// The groups that were visited in it; the last one perhaps still is.
+    /// The groups that were visited in this round; the visit of the last one may still continue.
     round: Vec<GroupId>,
-    /// When the first operation of the visit had been served.
+    /// The time at which the first operation of the visit had been served.
     since: Option<Time>,
 }
 
 impl Visits {
-    /// The group to serve what is overdue in; `None` if nothing is.
+    /// The group whose overdue operations are served next; `None` if no operation is overdue.
     fn group(&mut self, queue: &ReorderQueue, now: Time, awake: Option<GroupId>, quantum: Duration) -> Option<GroupId> {
         if let Some(current) = self.round.last().copied().filter(|current| awake == Some(*current))
             && queue.is_overdue(current, now)
@@ -119,8 +121,8 @@ impl Visits {
 pub struct FairQueues {
     priorities: [PriorityState; 3],
     turn: Option<Turn>,
-    /// The virtual time that a priority class which was idle starts from: for priority classes without a share, and for
-    /// those with one.
+    /// The virtual time from which a priority class starts after it was idle: for priority classes without a share, and
+    /// for those with one.
     floors: [u128; 2],
     join_in_service: bool,
     quantum: Duration,
@@ -147,7 +149,7 @@ impl FairQueues {
     /// Queues an operation in `priority`. Its number must not be queued already.
     ///
     /// # Errors
-    /// [`QueueFull`] if the priority class holds as many as it may; nothing has changed then.
+    /// [`QueueFull`] if the priority class has the maximum number of operations; nothing has changed then.
     pub fn push(&mut self, priority: PriorityClass, item: Queued) -> Result<(), QueueFull> {
         assert!(!self.priorities.iter().any(|state| state.queue.contains(item.op)), "{} is queued already", item.op);
         let floor = self.floors[self.tier_of(priority)];
@@ -161,13 +163,13 @@ impl FairQueues {
         Ok(())
     }
 
-    /// Whether `priority` holds as many operations as it may.
+    /// True if `priority` has the maximum number of operations.
     pub fn is_full(&self, priority: PriorityClass) -> bool {
         self.priorities[priority as usize].queue.is_full()
     }
 
     /// Chooses the operation to serve next and takes it out of its queue; `awake` is the group that needs no switch. To
-    /// be asked when nothing is in service, after what was served has been charged.
+    /// be called when no operation is in service, after the last one has been charged.
     pub fn next(&mut self, now: Time, awake: Option<GroupId>) -> Option<Pick> {
         let tier = self.tier_with_work()?;
         if let Some(group) = awake
@@ -196,25 +198,25 @@ impl FairQueues {
         Some(pick(priority, &item, false))
     }
 
-    /// Whether the priority class whose turn it is has nothing queued and could go on in the group `awake` if it had,
-    /// while all that is queued wants other groups.
+    /// True if the priority class that has the turn has nothing queued and could continue in the group `awake` if it
+    /// had, while all queued operations want other groups.
     pub fn may_be_waited_for(&self, now: Time, awake: GroupId) -> bool {
         let out_of_work =
             |turn: Turn| self.lasts(&turn, now) && self.priorities[turn.priority as usize].queue.is_empty();
         self.turn.is_some_and(out_of_work) && self.queued_for(awake) == 0
     }
 
-    /// When something queued will be overdue first, or has been.
+    /// The time at which the first queued operation will be overdue, or became so.
     pub fn first_due(&self) -> Time {
         self.priorities.iter().map(|priority| priority.queue.first_due()).min().unwrap_or(Time::MAX)
     }
 
-    /// Everything that is queued in `priority`, in the order of service.
+    /// All queued operations of `priority`, in the order of service.
     pub fn queued_in(&self, priority: PriorityClass) -> impl Iterator<Item = Queued> {
         self.priorities[priority as usize].queue.iter().map(|(item, _)| item)
     }
 
-    /// Charges `priority` for the time an operation of it took.
+    /// Charges `priority` for the time that an operation of it took.
     pub fn charge_transfer(&mut self, priority: PriorityClass, span: Duration) {
         let state = &mut self.priorities[priority as usize];
         state.virtual_time += virtual_span(span, state.share);
@@ -228,29 +230,29 @@ impl FairQueues {
         }
     }
 
-    /// Takes `op` out of whichever priority class it is queued in.
+    /// Removes `op` from the priority class in which it is queued.
     pub fn remove(&mut self, op: OpId) -> Option<Queued> {
         let removed = self.priorities.iter_mut().find_map(|priority| priority.queue.remove(op));
         assert!(!self.priorities.iter().any(|priority| priority.queue.contains(op)), "{op} was queued once");
         removed
     }
 
-    /// Whether nothing is queued.
+    /// True if nothing is queued.
     pub fn is_empty(&self) -> bool {
         self.priorities.iter().all(|priority| priority.queue.is_empty())
     }
 
-    /// The operation that `priority` would be served next.
+    /// The operation that would be served next in `priority`.
     pub fn head(&self, priority: PriorityClass) -> Option<Queued> {
         self.priorities[priority as usize].queue.head()
     }
 
-    /// How many operations are queued in `priority`.
+    /// The number of operations queued in `priority`.
     pub fn queue_len(&self, priority: PriorityClass) -> usize {
         self.priorities[priority as usize].queue.len()
     }
 
-    /// How many operations of `group` are queued, in all priority classes.
+    /// The number of operations of `group` that are queued, in all priority classes.
     pub fn queued_for(&self, group: GroupId) -> usize {
         self.priorities.iter().map(|priority| priority.queue.len_of_group(group)).sum()
     }
@@ -260,7 +262,7 @@ impl FairQueues {
         self.priorities[priority as usize].queue.ahead_of_new(group, weight)
     }
 
-    /// The priority class that `op` is queued in, and the operations before it there.
+    /// The priority class in which `op` is queued, and the operations before it there.
     pub fn ahead_of(&self, op: OpId) -> Option<(PriorityClass, Ahead)> {
         PriorityClass::ALL
             .into_iter()
@@ -275,7 +277,7 @@ impl FairQueues {
         self.tier_of(priority) == tier && !self.priorities[priority as usize].queue.is_empty()
     }
 
-    /// The priority classes to choose from: those with a share if one of them has work, else those without.
+    /// The priority classes to choose from: those with a share if one of them has work, otherwise those without.
     fn tier_with_work(&self) -> Option<usize> {
         [1, 0].into_iter().find(|tier| PriorityClass::ALL.into_iter().any(|priority| self.has_work(priority, *tier)))
     }
@@ -290,7 +292,7 @@ impl FairQueues {
         now.since(turn.since).saturating_sub(turn.switching) < self.quantum
     }
 
-    /// The next overdue operation of the priority class whose turn it is, whatever group is awake.
+    /// The next overdue operation of the priority class that has the turn, in any group.
     fn visit(&mut self, priority: PriorityClass, tier: usize, now: Time, awake: Option<GroupId>) -> Option<Pick> {
         if !self.has_work(priority, tier) {
             return None;
@@ -302,7 +304,7 @@ impl FairQueues {
         Some(pick(priority, &item, false))
     }
 
-    /// The next operation of the priority class whose turn it is, if it is in the group awake.
+    /// The next operation of the priority class that has the turn, if it is in the awake group.
     fn go_on(&mut self, priority: PriorityClass, tier: usize, awake: GroupId) -> Option<Pick> {
         if !self.has_work(priority, tier) {
             return None;
@@ -314,8 +316,8 @@ impl FairQueues {
         Some(pick(priority, &item, false))
     }
 
-    /// Work of another priority class for the group awake, if that priority class is not too far ahead: the one
-    /// furthest behind first.
+    /// Work of another priority class for the awake group, if that priority class is not too far ahead; the one
+    /// furthest behind comes first.
     fn piggyback(&mut self, host: PriorityClass, tier: usize, awake: GroupId) -> Option<Pick> {
         let behind = self.priorities[self.furthest_behind(tier)? as usize].virtual_time;
         let mut others = PriorityClass::ALL;
@@ -343,7 +345,8 @@ fn pick(priority: PriorityClass, item: &Queued, piggyback: bool) -> Pick {
     Pick { op: item.op, priority, group: item.group, weight: item.weight, piggyback }
 }
 
-/// How far `span` takes a priority class of this share. Priority classes without a share are equals among themselves.
+/// The virtual time that `span` takes in a priority class of this share. Priority classes without a share are equals
+/// among themselves.
 fn virtual_span(span: Duration, share: u32) -> u128 {
     (span.as_nanos() << FRACTION_BITS) / u128::from(share.max(1))
 }

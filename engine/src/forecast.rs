@@ -1,22 +1,22 @@
-//! How long a client's read would wait: a range and what is to be expected, from what is known now and what may still
-//! come.
+//! The forecast of a client's read: how long it would wait, as a range and an expected value, from the work that is
+//! known now and the work that may still come.
 //!
-//! The expected wait is that for work under way, work queued before the read, and the switches between, each as long
-//! as those that were measured ([`crate::estimates`]), beside the shares of other priority classes that have work.
-//! Clients act by it. The range says how far it may be off:
+//! The expected wait is the time of the work under way, of the work queued before the read, and of the switches
+//! between, each as measured ([`crate::estimates`]), extended by the shares of other priority classes that have work.
+//! Clients act on it. The range shows how far it may be off:
 //!
-//! The least is that of a rack in which everything goes as fast as it can, and nothing more comes. The most counts what
-//! may be served before the read although it comes later: by joining the group in service, or the last operation of its
-//! own group. With a limit in time ([`crate::fair`], "The limit in time") that ends when the read is overdue, and what
-//! is left is the round that comes to its group.
+//! The minimum assumes that everything takes its shortest time and no more work comes. The maximum counts the later
+//! operations that may be served before the read: those that join the group in service, or the last operation of their
+//! own group. With a limit in time ([`crate::fair`], "The limit in time") this ends when the read is overdue; only the
+//! round that comes to its group remains then.
 //!
 //! A read that is submitted at the same moment begins within the range, provided that
-//! - drives wake, rest and move bytes as their profile says, need not wait for power, and none fails;
-//! - nothing that is queued is cancelled, and no operation comes that is longer than the longest there is now, the read
-//!   itself included;
-//! - no other priority class gets work that has none now, and clients have a share;
-//! - there is a limit in time, or nothing can overtake the read. Without a limit, what may overtake it by its bytes is
-//!   counted at the drives' rate, without the seeks of however many operations they come in.
+//! - drives wake, rest and move bytes as their profile says, need not wait for power, and do not fail;
+//! - no queued operation is cancelled, and no operation comes that is longer than the longest one now, the read itself
+//!   included;
+//! - no other priority class that has no work now gets any, and clients have a share;
+//! - there is a limit in time, or nothing can overtake the read. Without a limit, the bytes that may overtake it are
+//!   counted at the drives' rate, without the seeks of the operations that move them.
 
 use crate::class::{Class, ClassPhase};
 use crate::estimates::{Estimates, SwitchEstimate};
@@ -30,29 +30,29 @@ use model::physics::{READ_SEEKS, ServerLoad};
 use model::{GroupId, OpId, Time, transfer_time};
 use serde::Serialize;
 
-/// How long a read may have to wait for its first byte, in modelled time.
+/// The time that a read may have to wait for its first byte, in modelled time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Forecast {
-    /// If everything goes as fast as it can, and nothing else comes between.
+    /// The wait if everything takes its shortest time and nothing else comes first.
     pub min: Duration,
-    /// If everything takes as long as it has of late, and nothing else comes between. Within the range.
+    /// The wait if everything takes as long as it has recently and nothing else comes first. Within the range.
     pub expected: Duration,
-    /// If all that may come between does.
+    /// The wait if everything that may come first does.
     pub max: Duration,
 }
 
 impl Forecast {
-    /// Nothing is waited for.
+    /// No wait.
     pub const NONE: Self = Self { min: Duration::ZERO, expected: Duration::ZERO, max: Duration::ZERO };
 }
 
-/// The clients' queue of a class, as seen by a read that wants one of its groups.
+/// The clients' queue of a class, from the view of a read of one of its groups.
 struct Ahead {
-    /// The service time of what is queued for the read's own group.
+    /// The service time of the operations queued for the read's own group.
     own: Duration,
-    /// Groups that others want.
+    /// The number of other groups with queued operations.
     others: u32,
-    /// The longest operation of the class, known or wanted.
+    /// The longest service time of an operation of the class: in service, pending or queued.
     longest: Duration,
 }
 
@@ -60,18 +60,18 @@ struct Ahead {
 pub(crate) struct Forecaster<'a> {
     pub setup: &'a Setup,
     pub estimates: &'a Estimates,
-    /// The load that the class works beside.
+    /// The load of the rack beside the class.
     pub load: ServerLoad,
     pub ops: &'a Ops,
-    /// The class of the group that is wanted.
+    /// The class of the read's group.
     pub class: &'a Class,
-    /// Some group of the class has dead bytes, so that a wake may be spent on reclaiming.
+    /// Some group of the class has dead bytes, so a wake may be spent on reclaiming.
     pub reclaims: bool,
     pub now: Time,
 }
 
 /// The time to rebuild `bytes`, alone: x/t; and at the rebuilds' share, with `class_bytes` to be rebuilt in the class:
-/// x/t * 1/w (Pelican, section 3). Twice that where what is written is read back.
+/// x/t * 1/w (Pelican, section 3). Twice that if rebuilt data is read back.
 pub(crate) fn rebuild_forecast(setup: &Setup, bytes: u64, class_bytes: u64) -> Forecast {
     assert!(bytes <= class_bytes, "what a drive has left is part of what its class has left");
     let times = if setup.policy.rebuild_read_back { 2 } else { 1 };
@@ -82,13 +82,13 @@ pub(crate) fn rebuild_forecast(setup: &Setup, bytes: u64, class_bytes: u64) -> F
     Forecast { min, expected: span(class_bytes).clamp(min, max), max }
 }
 
-/// How often the bytes of an operation are moved: what is written is read back as well.
+/// The number of times that the bytes of an operation are moved: written bytes are read back as well.
 fn passes(work: &Work) -> u32 {
     if matches!(work, Work::Write { .. } | Work::Rebuild { .. }) { 2 } else { 1 }
 }
 
 impl Forecaster<'_> {
-    /// How long a client's read in `group` would wait for its first byte if it were submitted now.
+    /// The wait for the first byte of a client's read in `group`, if it were submitted now.
     pub fn read(&self, group: GroupId) -> Forecast {
         let spec = &self.setup.spec;
         let first_stripe_bytes = u64::from(spec.code.data) * u64::from(spec.code.fragment_bytes);
@@ -102,7 +102,7 @@ impl Forecaster<'_> {
         }
     }
 
-    /// The wait if everything takes as long as it has of late, and nothing more comes.
+    /// The wait if everything takes as long as it has recently, and no more work comes.
     fn expected(&self, group: GroupId) -> Duration {
         let switch = self.estimates.switch(self.load);
         let change = |up: Option<GroupId>| if up.is_some() { switch.total() } else { switch.wake };
@@ -126,7 +126,7 @@ impl Forecaster<'_> {
         self.expected_beside_others(wait + before + first + others)
     }
 
-    /// The expected time until what is under way has ended, and the group that is up then.
+    /// The expected time until the work under way has ended, and the group that is up then.
     fn expected_under_way(&self, switch: SwitchEstimate) -> (Duration, Option<GroupId>) {
         let moving = self.class.moving_since.map_or(Duration::ZERO, |since| self.now.since(since));
         match self.class.phase {
@@ -142,7 +142,7 @@ impl Forecaster<'_> {
         }
     }
 
-    /// The expected service time of an operation: what is written is read back as well.
+    /// The expected service time of an operation; written bytes are read back as well.
     fn expected_of(&self, op: OpId) -> Duration {
         let known = self.ops.get(op).map(|op| &op.request.work);
         let alone = known.map_or(Duration::ZERO, |work| {
@@ -151,8 +151,8 @@ impl Forecaster<'_> {
         self.estimates.transfer(self.load, alone)
     }
 
-    /// The expected time beside other priority classes that have work: each takes its share of the time, and one that
-    /// is in service now is somewhere in its quantum.
+    /// The expected time beside other priority classes that have work: each takes its share of the time, and the one in
+    /// service now is assumed to be halfway through its quantum.
     fn expected_beside_others(&self, alone: Duration) -> Duration {
         let shares = self.scheduler().shares;
         let serving = self.class.in_service.map(|service| service.priority);
@@ -170,12 +170,12 @@ impl Forecaster<'_> {
         &self.setup.policy.scheduler
     }
 
-    /// The longest service of an operation: what is written is read back as well.
+    /// The longest service time of an operation; written bytes are read back as well.
     fn longest_service(&self, work: &Work) -> Duration {
         self.setup.transfer_max(work.transfer_bytes()).saturating_mul(passes(work))
     }
 
-    /// The transfer of an operation, once.
+    /// The estimated time to transfer the bytes of an operation once.
     fn transfer_of(&self, op: OpId) -> Duration {
         self.setup.transfer_estimate(self.ops.get(op).map_or(0, |op| op.request.work.transfer_bytes()))
     }
@@ -184,7 +184,7 @@ impl Forecaster<'_> {
         self.ops.get(op).map_or(Duration::ZERO, |op| self.longest_service(&op.request.work))
     }
 
-    /// The wait if nothing more comes, and everything goes as fast as it can.
+    /// The wait if no more work comes and everything takes its shortest time.
     fn soonest(&self, group: GroupId) -> Duration {
         let profile = &self.setup.spec.profile;
         let wake = profile.spin_up.min + profile.mount.min;
@@ -200,15 +200,15 @@ impl Forecaster<'_> {
         let in_service = self.class.in_service.map_or(Duration::ZERO, |service| {
             self.transfer_of(service.op).saturating_sub(self.now.since(service.since))
         });
-        // Of clients, what is queued for its own group goes first in any case. What is queued for others may be passed
-        // if the group is awake, or wakes for another priority class, or the read is overdue.
+        // Clients' operations that are queued for the read's own group go first in any case. Those for other groups may
+        // be overtaken if the group is awake, or wakes for another priority class, or the read is overdue.
         let queued = self.class.queues.queued_in(PriorityClass::Client).filter(|item| item.group == group);
         let own: Duration = queued.map(|item| self.transfer_of(item.op)).sum();
         let pending = self.class.pending.map_or(Duration::ZERO, |pick| self.transfer_of(pick.op));
         until_ready + in_service + pending + own
     }
 
-    /// The clients' queue, as seen by a read that wants `group`.
+    /// The clients' queue, from the view of a read of `group`.
     fn ahead(&self, group: GroupId) -> Ahead {
         let known = [self.class.in_service.map(|service| service.op), self.class.pending.map(|pick| pick.op)];
         let longest = known.into_iter().flatten().map(|op| self.service_of(op)).max().unwrap_or_default();
@@ -232,14 +232,14 @@ impl Forecaster<'_> {
         ahead
     }
 
-    /// The wait if all that may come between does.
+    /// The wait if everything that may come first does.
     fn latest(&self, group: GroupId) -> Duration {
         let (wake, rest) = self.setup.switch_max();
         let switch = wake + rest;
         let ahead = self.ahead(group);
         let reclaiming = if self.reclaims { self.scheduler().quantum + ahead.longest } else { Duration::ZERO };
         let overtakable = ahead.others > 0 || self.may_be_joined(group);
-        // From rest, the first switch is a wake.
+        // If no group is up, the first switch is only a wake.
         let at_rest = self.class.pending.is_none() && self.group_up().is_none();
         let in_order = self
             .under_way()
@@ -254,7 +254,7 @@ impl Forecaster<'_> {
         self.beside_others(alone, ahead.longest + switch)
     }
 
-    /// The time until everything under way has come to its end.
+    /// The time until everything under way has ended.
     fn under_way(&self) -> Duration {
         let (wake, rest) = self.setup.switch_max();
         let switching = match self.class.phase {
@@ -263,7 +263,7 @@ impl Forecaster<'_> {
             ClassPhase::Asleep | ClassPhase::Awake { .. } => Duration::ZERO,
         };
         let pending = self.class.pending.map_or(Duration::ZERO, |pick| self.service_of(pick.op));
-        // A pending operation whose group is not up yet waits for a switch of its own.
+        // A pending operation whose group is not up yet waits for its own switch.
         let up = matches!(self.class.phase, ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. }
             if self.class.pending.is_none_or(|pick| pick.group == group));
         let for_pending = if self.class.pending.is_some() && !up { rest + wake } else { Duration::ZERO };
@@ -273,7 +273,7 @@ impl Forecaster<'_> {
         switching + for_pending + pending + in_service
     }
 
-    /// The service time of everything before a new operation of `group`, switches aside.
+    /// The service time of all operations before a new operation of `group`, without switches.
     fn in_order(&self, group: GroupId) -> Duration {
         let ahead = self.class.queues.ahead_of_new(PriorityClass::Client, group, 0);
         assert!(
@@ -288,7 +288,8 @@ impl Forecaster<'_> {
             .sum()
     }
 
-    /// Switches from the group that is up, or is about to be, to `group`, as things are queued now.
+    /// The number of switches from the group that is up, or is about to be, to `group`, as the operations are queued
+    /// now.
     fn switches_ahead(&self, group: GroupId) -> u32 {
         let ahead = self.class.queues.ahead_of_new(PriorityClass::Client, group, 0);
         assert!(ahead.group_switches <= ahead.operations, "a switch has an operation before it");
@@ -306,19 +307,19 @@ impl Forecaster<'_> {
         })
     }
 
-    /// Whether an operation that comes later may join a group that is up already, and is not `group`.
+    /// True if a later operation may join a group that is up already and is not `group`.
     fn may_be_joined(&self, group: GroupId) -> bool {
         let busy = self.class.in_service.is_some() || self.class.pending.is_some() || !self.class.queues.is_empty();
         self.scheduler().join_in_service && busy && self.group_up().is_some_and(|up| up != group)
     }
 
-    /// The service time of what may overtake it by u.
+    /// The service time of the operations that may overtake the read by u.
     fn overtaking(&self, ahead: &Ahead) -> Duration {
         let u = self.scheduler().overtake_limit_max();
         match self.scheduler().weighing {
             Weighing::Bytes => self.setup.transfer_estimate(u),
             Weighing::Time => Duration::from_millis(u),
-            // In the order of arrival each operation may take a switch.
+            // In order of arrival, each operation may need a switch.
             Weighing::ServiceTime => {
                 let queued = self.class.queues.queue_len(PriorityClass::Client) as u32;
                 Duration::from_millis(u).saturating_add(self.setup.switch_estimate().saturating_mul(queued + 1))
@@ -327,7 +328,7 @@ impl Forecaster<'_> {
         }
     }
 
-    /// How long it still takes from the moment at which it is overdue.
+    /// The rest of the wait from the moment at which the read is overdue.
     fn overdue(&self, ahead: &Ahead, switch: Duration, reclaiming: Duration) -> Duration {
         let quantum = self.scheduler().quantum;
         let visit = (switch + quantum + ahead.longest * 2).saturating_add(reclaiming);
@@ -336,7 +337,7 @@ impl Forecaster<'_> {
         round.saturating_mul(rounds.saturating_add(1)).saturating_add(switch + reclaiming).saturating_add(ahead.own)
     }
 
-    /// The time that clients need for it beside other priority classes that have work (see [`crate::fair`], "No
+    /// The time that the read takes beside other priority classes that have work (see [`crate::fair`], "No
     /// starvation").
     fn beside_others(&self, alone: Duration, longest: Duration) -> Duration {
         let shares = self.scheduler().shares;

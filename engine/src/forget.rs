@@ -1,30 +1,32 @@
-//! Forgetting what has moved: which small records of the log go by ranges of keys, and how few ranges that takes.
+//! Choosing the ranges of keys by which a log forgets small records that have moved, and keeping those ranges few.
 //!
-//! A log forgets a range of keys by one record of its own: everything in it with a number up to a limit is gone. What
-//! moved to the rack in one pack are records in key order, among others that stay: too young, pinned elsewhere, being
-//! read. So a range may not have any record that stays with a number up to its limit.
+//! A log forgets a range of keys with one record: every record in the range with a number up to a limit is gone. The
+//! records that moved to the rack in one pack are in key order, among others that stay: too young, pinned elsewhere, or
+//! being read. So a range must not contain a record that stays and has a number up to the range's limit.
 //!
-//! 1. The records are passed in key order, those that stay among those that go.
-//! 2. A few ranges are open at a time. A record that goes joins one of them, if no record that stays between the two
-//!    ends of that would be hidden then; of several, the one that can join the fewest others. Else it begins a range
-//!    of its own, if need be in the place of the open one that can join the fewest others.
-//! 3. Where far more records stay than go, looking for ranges costs more than it saves: the rest goes one by one.
+//! 1. The records are passed in key order, both those that stay and those that go.
+//! 2. A few ranges are open at a time. A record that goes joins one of them, if that hides no record that stays between
+//!    the ends of the range. Of several such ranges it takes the one that the fewest other records can join. Otherwise
+//!    it starts a new range, if necessary in place of the open range that the fewest other records can join.
+//! 3. If far more records stay than go, the search for ranges costs more than it saves: the remaining records go one by
+//!    one.
 //!
-//! What moves is mostly older than what stays, and older records have smaller numbers: then all of a pack is one range.
-//! Those that came back from the rack are old and have large numbers; this is why several ranges are open.
+//! Records that move are mostly older than those that stay, and older records have smaller numbers: then all of a pack
+//! is one range. Records that came back from the rack are old but have large numbers; for their sake several ranges are
+//! open.
 
 use alloc::vec::Vec;
 
 /// Ranges that are open at a time.
 const OPEN_MAX: usize = 4;
 
-/// Records that stay and are passed before the search is given up, beside [`STAY_PER_RECORD`] for each that goes.
+/// The records that stay and may be passed in any case before the search stops, in addition to [`STAY_PER_RECORD`].
 const STAY_MIN: u64 = 4096;
 
-/// Records that stay and may be passed for each that goes.
+/// The records that stay and may be passed for each record that goes.
 const STAY_PER_RECORD: u64 = 16;
 
-/// What becomes of a record that goes.
+/// The range of a record that goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joins {
     /// It belongs to the open range of this number.
@@ -33,7 +35,7 @@ pub enum Joins {
     New {
         /// The number of the open range.
         range: usize,
-        /// The range that had this number before is complete, and hides numbers up to this one.
+        /// The range that had this number before is complete, and hides record numbers up to this one.
         completed: Option<u64>,
     },
 }
@@ -41,7 +43,7 @@ pub enum Joins {
 /// An open range.
 #[derive(Clone, Copy, Debug)]
 struct Range {
-    /// The largest number that goes by it.
+    /// The smallest number among the records that stay, from the range's first record on.
     up_to: u64,
     /// The smallest number that stays, of all records since its first.
     least_that_stays: u64,
@@ -51,18 +53,18 @@ struct Range {
 #[derive(Clone, Debug)]
 pub struct Ranges {
     open: Vec<Range>,
-    /// Records that stay and may still be passed over.
+    /// The records that stay and may still be passed.
     passes: u64,
 }
 
 impl Ranges {
-    /// For a pack of which `records` records are to go.
+    /// The search for a pack with `records` records that go.
     pub fn new(records: u64) -> Self {
         let passes = records.saturating_mul(STAY_PER_RECORD).saturating_add(STAY_MIN);
         Self { open: Vec::with_capacity(OPEN_MAX), passes }
     }
 
-    /// The next record in key order stays. False if the search is given up: all that follow go one by one.
+    /// The next record in key order stays. False if the search stops: all following records go one by one.
     pub fn stays(&mut self, number: u64) -> bool {
         for range in &mut self.open {
             range.least_that_stays = range.least_that_stays.min(number);
@@ -90,7 +92,7 @@ impl Ranges {
         Joins::New { range: least, completed: Some(completed) }
     }
 
-    /// The largest number that goes by the open range of this number.
+    /// The largest number that goes by the open range `range`.
     pub fn up_to(&self, range: usize) -> u64 {
         self.open[range].up_to
     }
@@ -133,7 +135,7 @@ mod tests {
         records.iter().all(|(number, goes)| *goes || Some(*number) > up_to)
     }
 
-    /// The fewest ranges one behind the other, by trying all.
+    /// The fewest ranges one after the other, by trying all.
     fn fewest(records: &[(u64, bool)]) -> usize {
         let Some(first) = records.iter().position(|(_, goes)| *goes) else { return 0 };
         let ends = (first..records.len()).filter(|end| records[*end].1 && is_allowed(&records[first..=*end]));

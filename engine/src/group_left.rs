@@ -1,12 +1,12 @@
-//! The drives of a group that are left for its blobs once one of them is given up.
+//! The drives that remain in a group for its blobs once one of them is given up.
 //!
-//! A lost stack is rebuilt on a drive of its group that has none of its blob. A blob has k + r stacks, so a group needs
-//! k + r drives that are in service: with fewer, blobs that lost a stack stay without it until another drive takes the
-//! place of one that failed. Drives that are away count as in service: they may come back with all that is on them.
+//! A lost stack is rebuilt on a drive of its group that has no other stack of its blob. A blob has k + r stacks, so a
+//! group needs k + r drives in service: with fewer, a blob that lost a stack stays without it until another drive takes
+//! the place of a failed one. Drives that are away count as in service: they may come back with all their data.
 
 use model::{Code, DriveId};
 
-/// The drives that are left for the blobs of a group, and those that a blob needs.
+/// The drives that remain for the blobs of a group, and the number that a blob needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLeft {
     /// Drives in service.
@@ -16,19 +16,19 @@ pub struct GroupLeft {
 }
 
 impl GroupLeft {
-    /// What is left of the group `members` without `drive`, where `is_in_service` says which drives have neither failed
-    /// nor are being emptied.
+    /// The drives that remain in the group `members` without `drive`. `is_in_service` is true for drives that have
+    /// neither failed nor are being emptied.
     pub fn without(drive: DriveId, members: &[DriveId], code: Code, is_in_service: impl Fn(DriveId) -> bool) -> Self {
         let left = members.iter().filter(|member| **member != drive && is_in_service(**member)).count();
         Self { left, needed: code.stacks() }
     }
 
-    /// Drives that are lacking.
+    /// The number of missing drives.
     pub fn lacks(self) -> usize {
         self.needed.saturating_sub(self.left)
     }
 
-    /// Whether every lost stack finds a drive, if there is room.
+    /// True if every lost stack finds a drive, provided that the drives have room.
     pub fn is_enough(self) -> bool {
         self.lacks() == 0
     }

@@ -1,11 +1,11 @@
-//! The health of drives: when they are asked for their bad sectors, and which of them is emptied before it dies.
+//! The health of drives: when they are asked for their bad sectors, and which drives are emptied before they die.
 //!
-//! 1. A drive that was mounted, and was not asked within [`HealthPolicy::every`], is asked
+//! 1. A drive that was mounted and was not asked within [`HealthPolicy::every`] is asked
 //!    ([`Action::ReadHealth`](crate::Action::ReadHealth)). No drive is woken for it.
 //! 2. Its *bad sectors* are those that were reallocated and those that wait to be. They *rise* if there are more than
-//!    when it was asked first: a drive may come with some, and keep them for years.
-//! 3. A drive whose bad sectors rise, to more than [`HealthPolicy::drain_above`], is *worn*. It is retired, like a
-//!    drive that the operator wants to be empty, once its group bears it (`rack/health.rs`): the worst first, and one
+//!    in the first answer: a drive may be delivered with some, and stay at that number for years.
+//! 3. A drive whose bad sectors rise above [`HealthPolicy::drain_above`] is *worn*. It is retired, like a drive that
+//!    the operator wants emptied, once its group can do without it (`rack/health.rs`): the worst drive first, and one
 //!    at a time.
 //!
 //! Invariant: a drive that failed, is retired or was replaced is not worn.
@@ -16,17 +16,17 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 use model::{DriveId, Time};
 
-/// That a drive is to be retired is said again after so long, if nothing came of it.
+/// Time after which the world is asked again to retire a drive, if it has not done so.
 const ASKED_AGAIN: Duration = Duration::from_hours(1);
 
-/// What is known of the bad sectors of a drive.
+/// The known bad sectors of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthView {
     /// Sectors that are reallocated or wait to be.
     pub bad_sectors: u64,
-    /// The same when the drive was asked first.
+    /// Their number in the drive's first answer.
     pub first_bad_sectors: u64,
-    /// It is to be retired for that, and waits until its group bears it.
+    /// The drive is to be retired for them, and waits until its group can do without it.
     pub waits_for_drain: bool,
 }
 
@@ -36,14 +36,14 @@ struct Known {
     last: u64,
 }
 
-/// What the drives of a rack have said. See the head of this file.
+/// The reports of a rack's drives. See the head of this file.
 #[derive(Default)]
 pub(crate) struct Health {
     policy: HealthPolicy,
     known: BTreeMap<DriveId, Known>,
     asked: BTreeMap<DriveId, Time>,
     worn: BTreeSet<DriveId>,
-    /// The drive whose retirement the world was asked for, and when it is asked again.
+    /// The drive that the world was asked to retire, and the time at which it is asked again.
     retiring: Option<(DriveId, Time)>,
 }
 
@@ -58,19 +58,19 @@ impl Health {
         if self.asked.get(&drive).is_some_and(|asked| now < *asked + every) {
             return false;
         }
-        // Whether or not it answers: many say nothing.
+        // Recorded whether or not the drive answers: many report nothing.
         self.asked.insert(drive, now);
         true
     }
 
-    /// At boot: what `drive` said before.
+    /// At boot: the last report of a drive, from an earlier run.
     pub fn report(&mut self, record: &HealthRecord) {
         let HealthRecord { drive, first_bad_sectors: first, bad_sectors: last, asked } = *record;
         self.asked.insert(drive, asked);
         self.know(drive, Known { first, last });
     }
 
-    /// `drive` has so many bad sectors.
+    /// `drive` has this number of bad sectors.
     pub fn read(&mut self, drive: DriveId, bad_sectors: u64) {
         let first = self.known.get(&drive).map_or(bad_sectors, |known| known.first);
         self.know(drive, Known { first, last: bad_sectors });
@@ -86,7 +86,7 @@ impl Health {
         };
     }
 
-    /// `drive` failed, or is retired: it is done with.
+    /// `drive` failed or is retired: it needs no more attention.
     pub fn settled(&mut self, drive: DriveId) {
         self.worn.remove(&drive);
         self.retiring = self.retiring.filter(|(asked, _)| *asked != drive);
@@ -99,7 +99,7 @@ impl Health {
         self.asked.remove(&drive);
     }
 
-    /// The worst drive that is worn and `may_go`, whose retirement the world is to be asked for now.
+    /// The worst of the worn drives that `may_go`, which the world is to be asked to retire now.
     pub fn next_to_retire(&mut self, now: Time, may_go: impl Fn(DriveId) -> bool) -> Option<DriveId> {
         if self.worn.is_empty() || self.retiring.is_some_and(|(_, again)| now < again) {
             return None;
@@ -112,7 +112,7 @@ impl Health {
         Some(worst)
     }
 
-    /// When the world is asked again for what it has not done.
+    /// When the world is asked again to retire a drive; [`Time::MAX`] is never.
     pub fn deadline(&self) -> Time {
         self.retiring.map_or(Time::MAX, |(_, again)| again)
     }

@@ -1,34 +1,34 @@
-//! Initialisation: which groups of a rack were never woken yet.
+//! Initialisation: the groups of a rack that were never woken yet.
 //!
-//! At the first boot nothing is known of the drives but what the rack's description says. So the first operation of
-//! every group is an *initialisation* (Pelican, section 4): its drives are started and mounted and their labels
-//! checked. Since a class wakes one group at a time, there are never more initialisations under way than classes, each
-//! within the limits that any wake obeys; four in `pelican`. What clients want goes on in between, by the shares of the
-//! priority classes, and initialises its group by the way: whatever woke a group, it is initialised when it is ready.
+//! At the first boot, the rack's description is all that is known about the drives. So the first operation of every
+//! group is an *initialisation* (Pelican, section 4): its drives are started and mounted, and their labels checked.
+//! Since a class wakes one group at a time, there are never more initialisations under way than classes (four in
+//! `pelican`), each within the limits of any wake. Clients' work continues in between, by the shares of the priority
+//! classes. It also initialises its group: a group is initialised once it is ready, for any cause of the wake.
 //!
-//! 1. When the rack boots, a group waits if it has drives that were reported as there and not as initialised.
-//! 2. One initialisation is queued for each class, in the order of the groups' numbers; when its group is ready it
-//!    ends, and the next one is queued.
-//! 3. What was initialised is remembered by drive, so that a later start wakes nothing. A drive that is not there, or
-//!    is not the one it should be, counts as well: it is tried whenever its group wakes, and the group is not woken for
-//!    it at every start.
-//!    A drive that was given up and is back has its group woken, since somebody has to look at it.
-//! 4. A group of which no drive got ready, or whose drives have no starts left for today, waits until the next day,
-//!    unless somebody else wakes it first.
+//! 1. When the rack boots, a group waits if it has drives that were reported as present and not as initialised.
+//! 2. One initialisation is queued for each class, in the order of the groups' numbers; it ends when its group is
+//!    ready, and the next one is queued.
+//! 3. The initialisation is remembered by drive, so a later start wakes nothing. A drive that is absent, or is not the
+//!    right one, counts as initialised too: it is tried whenever its group wakes, and its group is not woken for it at
+//!    every start.
+//!    The group of a drive that was given up and is back is woken, since the drive has to be checked.
+//! 4. A group in which no drive got ready, or whose drives have no starts left today, waits until the next day, unless
+//!    other work wakes it first.
 //!
-//! Invariants: a group is initialised once, and once more for a drive that comes back; one initialisation of a class is
-//! queued at a time.
+//! Invariants: a group is initialised once, and once more for each drive that comes back; one initialisation of a class
+//! is queued at a time.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use model::{ClassId, DriveId, GroupId, OpId, Time};
 
-/// How far a group is.
+/// The progress of a group's initialisation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GroupProgress {
-    /// Its initialisation is to be queued from this moment on; [`Time::MAX`] is never.
+    /// Its initialisation is to be queued from this time on; [`Time::MAX`] is never.
     Waiting { from: Time },
-    /// This is its initialisation, which is queued or has its group woken.
+    /// Its initialisation is this operation, which is queued or has its group woken.
     Queued(OpId),
     /// Nothing is to be done.
     Done,
@@ -39,14 +39,14 @@ pub(crate) struct Initialisation {
     groups: Vec<GroupProgress>,
     /// The groups of each class that may have to be initialised.
     of_class: Vec<Vec<GroupId>>,
-    /// By drive: it is remembered that its group was initialised with it.
+    /// By drive: true if it is remembered that its group was initialised with it.
     remembered: Vec<bool>,
-    /// Groups that are not done.
+    /// The number of groups that are not done.
     left: usize,
 }
 
 impl Initialisation {
-    /// Groups of which nothing is known yet, by class, and so many drives.
+    /// A rack of these groups, by class, and this number of drives. No group is wanted yet.
     pub fn new(of_class: &[Vec<GroupId>], drive_count: usize) -> Self {
         let group_count = of_class.iter().map(Vec::len).sum();
         Self {
@@ -57,7 +57,7 @@ impl Initialisation {
         }
     }
 
-    /// At boot: whether it is remembered that the group of `drive` was initialised with it.
+    /// At boot: `initialised` is true if it is remembered that the group of `drive` was initialised with it.
     pub fn report(&mut self, drive: DriveId, initialised: bool) {
         self.remembered[drive.index()] = initialised;
     }
@@ -67,7 +67,7 @@ impl Initialisation {
         self.remembered[drive.index()] = false;
     }
 
-    /// Whether it is remembered that the group of `drive` was initialised with it.
+    /// True if it is remembered that the group of `drive` was initialised with it.
     pub fn is_remembered(&self, drive: DriveId) -> bool {
         self.remembered[drive.index()]
     }
@@ -81,19 +81,19 @@ impl Initialisation {
         assert!(self.left <= self.groups.len(), "a group is counted once");
     }
 
-    /// A drive of `group` is back: the group is to be initialised once more, if it was.
+    /// A drive of `group` is back: the group is to be initialised once more, if it is done.
     pub fn want_again(&mut self, group: GroupId) {
         if self.groups[group.index()] == GroupProgress::Done {
             self.want(group);
         }
     }
 
-    /// Groups that are left to be initialised.
+    /// The number of groups that are still to be initialised.
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// The group of `class` whose initialisation is to be queued now, if there is one.
+    /// The group of `class` whose initialisation is to be queued now; `None` if no group is due.
     pub fn next(&self, class: ClassId, now: Time) -> Option<GroupId> {
         let progress = |group: &&GroupId| self.groups[group.index()];
         let groups = &self.of_class[class.index()];
@@ -111,8 +111,8 @@ impl Initialisation {
         assert!(matches!(before, GroupProgress::Waiting { .. }), "{group} waits, and is queued once");
     }
 
-    /// The initialisation of `group` that was queued is over at `now`. If the group is not initialised, it waits until
-    /// `again`; and where time has no such moment any more, at the end of a clock that is wrong, for somebody else.
+    /// The queued initialisation of `group` ended at `now`. If the group is not initialised, it waits until `again`. If
+    /// `again` is not after `now`, at the end of a wrong clock's range, the group waits for other work to wake it.
     pub fn ended(&mut self, group: GroupId, now: Time, again: Time) {
         let progress = &mut self.groups[group.index()];
         if matches!(progress, GroupProgress::Queued(_)) {
@@ -120,8 +120,8 @@ impl Initialisation {
         }
     }
 
-    /// `group`, of these members, is ready: it is initialised. Its initialisation, if one was queued, and the members
-    /// that this is to be remembered of.
+    /// `group`, with these members, is ready, so it is initialised. Returns its initialisation, if one was queued, and
+    /// the members for which this is to be stored.
     pub fn done(&mut self, group: GroupId, members: &[DriveId]) -> (Option<OpId>, Vec<DriveId>) {
         let before = core::mem::replace(&mut self.groups[group.index()], GroupProgress::Done);
         if before != GroupProgress::Done {
@@ -138,7 +138,7 @@ impl Initialisation {
         (op, fresh)
     }
 
-    /// When the next group that was put off is to be queued; [`Time::MAX`] if none was put off beyond `now`.
+    /// When the next postponed group is to be queued; [`Time::MAX`] if none is postponed beyond `now`.
     pub fn deadline(&self, now: Time) -> Time {
         if self.left == 0 {
             return Time::MAX;

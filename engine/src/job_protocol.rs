@@ -6,13 +6,13 @@
 //! rack       `--> Plan (turn)   `--> Step, Step ... `--> Step | Ended     `--> the next job's turn
 //! ```
 //!
-//! One job works at a time, since each takes the memory it was given; the others wait their turn in the order in which
-//! they were queued. A [`JobAction::Step`] is an order for one class. The world carries it out by operations of the
-//! background priority class, each submitted by `Event::SubmittedForJob`, and reports what came of it in one
-//! [`JobEvent::StepEnded`]. It neither waits nor tries again: an operation that is refused ends its step.
+//! One job works at a time, since each takes the memory that it was given; the others wait their turn in the order in
+//! which they were queued. A [`JobAction::Step`] is an order for one class. The world carries it out by operations of
+//! the background priority class, each submitted by `Event::SubmittedForJob`, and reports the result in one
+//! [`JobEvent::StepEnded`]. It neither waits nor retries: an operation that is refused ends its step.
 //!
-//! From time to time, when nothing is buffered and no step is in hand, a [`JobAction::Checkpoint`] is asked for: the
-//! world makes durable how far the job is, so that it goes on from there if the world ends.
+//! From time to time, when nothing is buffered and no step is in hand, the rack asks for a [`JobAction::Checkpoint`]:
+//! the world makes the job's progress durable, so that the job can resume from there after the world ends.
 
 use crate::repartition::{JobSpec, Order, Processed};
 use alloc::boxed::Box;
@@ -22,7 +22,7 @@ use core::time::Duration;
 use model::{Attempt, ClassId, GroupId};
 use serde::{Deserialize, Serialize};
 
-/// The number of a job, given by the world.
+/// The number of a job, assigned by the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobId(pub u64);
 
@@ -32,7 +32,7 @@ impl fmt::Display for JobId {
     }
 }
 
-/// A class of a job, on whose behalf an operation is submitted.
+/// A class of a job for which an operation is submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobClass {
     /// The job.
@@ -41,21 +41,21 @@ pub struct JobClass {
     pub class: ClassId,
 }
 
-/// A fact about a job.
+/// An event of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobEvent {
-    /// It is asked for, and waits its turn.
+    /// The job is requested, and waits its turn.
     Queued,
-    /// Its input was surveyed. Answers [`JobAction::Plan`].
+    /// The input of the job was surveyed. Answers [`JobAction::Plan`].
     Planned(Box<JobSpec>),
-    /// Nothing more is to be begun for it; what is in service comes to its end. One that waits its turn loses it.
+    /// Nothing more is to be started for the job; operations in service end. A job that waits its turn loses its place.
     Paused,
-    /// It is to go on, or to wait its turn again.
+    /// The job is to resume, or to wait its turn again.
     Resumed,
-    /// Nobody wants its output any more.
+    /// The output of the job is no longer wanted.
     Cancelled,
-    /// A step is over. Answers [`JobAction::Step`].
+    /// A step has ended. Answers [`JobAction::Step`].
     StepEnded {
         /// The class.
         class: ClassId,
@@ -64,21 +64,21 @@ pub enum JobEvent {
         /// Its result.
         result: StepResult,
     },
-    /// The processor has worked on records for one of its classes.
+    /// The processor has worked on records for one of the job's classes.
     Processed {
         /// The kind of work, and its bytes.
         done: Processed,
         /// The modelled time that took.
         time: Duration,
     },
-    /// How far the job is has been made durable, or could not be. Answers [`JobAction::Checkpoint`].
+    /// The job's progress has been made durable, or could not be. Answers [`JobAction::Checkpoint`].
     CheckpointEnded {
         /// The attempt this answers.
         attempt: Attempt,
-        /// Whether it is durable.
+        /// True if it is durable.
         done: bool,
     },
-    /// The world is through with it: its output is published, or rolled back, or it could not be planned.
+    /// The world has finished with the job: its output is published, or rolled back, or it could not be planned.
     Closed,
 }
 
@@ -86,66 +86,66 @@ pub enum JobEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepResult {
-    /// Input was read and is buffered; perhaps not all that was ordered.
+    /// Input was read and is buffered, possibly less than was ordered.
     Read {
         /// The input that was read, in bytes.
         input_bytes: u64,
-        /// Input of the group that was gone before it could be read, in bytes.
+        /// Input of the group that was lost before it could be read, in bytes.
         lost_bytes: u64,
-        /// The output it became, by destination group.
+        /// The output from the input, by destination group.
         output: Vec<(GroupId, u64)>,
     },
-    /// So many buffered bytes were written where they were ordered.
+    /// Buffered bytes were written as ordered.
     Written {
         /// Their number.
         bytes: u64,
     },
-    /// So many offloaded bytes are buffered again, and their pieces removed.
+    /// Offloaded bytes are buffered again, and their pieces are removed.
     Refilled {
         /// Their number.
         bytes: u64,
     },
     /// Nothing was done: an operation of the step was refused, failed or was withdrawn.
     Refused,
-    /// Nothing was done: the world has no room for it at the moment.
+    /// Nothing was done: the world has no room at the moment.
     NoRoom,
-    /// Nothing was done, and never can be: the records are not what they should be, or the catalog fails.
+    /// Nothing was done, and no retry can succeed: the records are invalid, or the catalog fails.
     Failed,
 }
 
-/// An action for one job: what the engine asks of the world that carries it out.
+/// An action for one job: a request of the engine to the world, which carries it out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobAction {
-    /// Its turn has come: survey its input. Answered by [`JobEvent::Planned`], or by [`JobEvent::Closed`] if that
-    /// cannot be done.
+    /// The job has the turn: survey its input. Answered by [`JobEvent::Planned`], or by [`JobEvent::Closed`] if the
+    /// survey fails.
     Plan,
     /// Carry out an order. Answered by [`JobEvent::StepEnded`].
     Step {
         /// The class.
         class: ClassId,
-        /// To be given back in the answer.
+        /// The number to return in the answer.
         attempt: Attempt,
         /// The order.
         order: Order,
-        /// For a read, the most that its input may become, in bytes.
+        /// For a read, the largest output that its input may become, in bytes.
         room_bytes: u64,
     },
-    /// Make durable how far the job is: nothing is buffered, and no step is in hand. What lay offloaded at the last
-    /// checkpoint may only be removed now. Answered by [`JobEvent::CheckpointEnded`].
+    /// Make the job's progress durable: nothing is buffered, and no step is in hand. Only now may the runs that were
+    /// offloaded at the last checkpoint be removed. Answered by [`JobEvent::CheckpointEnded`].
     Checkpoint {
-        /// To be given back in the answer.
+        /// The number to return in the answer.
         attempt: Attempt,
     },
-    /// It is over, and none of its steps is in hand. Answered by [`JobEvent::Closed`], once the output is published or
-    /// rolled back.
+    /// The job has ended, and none of its steps is in hand. Answered by [`JobEvent::Closed`], once the output is
+    /// published or rolled back.
     Ended {
-        /// How it ended.
+        /// The way in which the job ended.
         end: JobEnd,
     },
 }
 
-/// How a job ended.
+/// The way in which a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobEnd {
@@ -153,14 +153,14 @@ pub enum JobEnd {
     Done,
     /// It was cancelled.
     Cancelled,
-    /// The rack is about to close; the job may go on from its last checkpoint with the next one, or begin anew.
+    /// The rack is about to close; the job may resume from its last checkpoint after the next start, or start again.
     Closing,
-    /// A step failed in a way that does not pass.
+    /// A step failed permanently.
     Failed {
         /// The class of the step.
         class: ClassId,
     },
-    /// Something stood in the way of a class for too long.
+    /// A class was blocked for too long.
     GaveUp {
         /// The class.
         class: ClassId,
@@ -169,11 +169,11 @@ pub enum JobEnd {
     },
 }
 
-/// The reason why a class of a job cannot go on for now.
+/// The reason why a class of a job is blocked for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockReason {
-    /// The queue is full, or somebody else is served first.
+    /// The queue is full, or other operations are served first.
     Queue,
     /// No room, in a group or in the workshop.
     Room,
@@ -184,14 +184,14 @@ pub enum BlockReason {
 }
 
 impl BlockReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 4] = [Self::Queue, Self::Room, Self::Drives, Self::Starts];
 
-    /// How long it may stand there, in time of the host; `None` is without bound.
+    /// The longest time that the reason may block a class, in time of the host; `None` is without bound.
     ///
-    /// A job is the work of hours or days, so it does not end for what somebody may mend meanwhile: drives that are
-    /// away are waited for until the next day, and starts as long as it takes, since the next day comes. Room is
-    /// another matter: dead bytes are reclaimed within minutes, and if that does not do, only its owner can make more.
+    /// A job takes hours or days, so it does not end because of a problem that the operator may fix meanwhile: it waits
+    /// for drives that are away for a day, and for starts without limit, since the next day comes. Room is different:
+    /// dead bytes are reclaimed within minutes, and if that is not enough, only the owner of the data can make more.
     pub fn limit(self) -> Option<Duration> {
         match self {
             Self::Queue | Self::Starts => None,
@@ -201,19 +201,19 @@ impl BlockReason {
     }
 }
 
-/// The time that a job took, added up over its classes, in modelled time.
+/// The time that a job took, summed over its classes, in modelled time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobTimes {
-    /// Its reads were in service.
+    /// Time in which its reads were in service.
     pub reading: Duration,
-    /// Its writes were in service.
+    /// Time in which its writes were in service.
     pub writing: Duration,
-    /// Its writes were read back.
+    /// Time in which its writes were read back.
     pub verifying: Duration,
-    /// A class that worked had no group ready.
+    /// Time in which a working class had no group ready.
     pub switching: Duration,
-    /// Something stood in the way of a class.
+    /// Time in which a class was blocked.
     pub waiting: Duration,
-    /// The processor worked on records, whatever else was done meanwhile.
+    /// Time in which the processor worked on records, in parallel to other work or not.
     pub processing: Duration,
 }

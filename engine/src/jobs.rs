@@ -1,15 +1,15 @@
-//! Repartition jobs: who has the turn, and what the job at work does next.
+//! Repartition jobs: the turns of the jobs, and the next steps of the active job.
 //!
-//! - A job waits its turn, is planned by the world, works step by step, and ends ([`crate::job_protocol`] draws it).
-//! - `jobs/at_work.rs` gives out the steps of the job at work and enters their results into its planner.
-//! - `jobs/retry.rs` decides when a class tries again after something stood in its way, and when it gives up.
+//! - A job waits its turn, is planned by the world, works step by step, and ends (see the diagram in
+//!   [`crate::job_protocol`]).
+//! - `jobs/at_work.rs` issues the steps of the active job and enters their results into its planner.
+//! - `jobs/retry.rs` decides when a blocked class retries, and when it gives up.
 //!
-//! Operations of a job are ordinary operations of the background priority class. Those that are queued are withdrawn
-//! when the job is paused or ends, and when a client woke another group where the class has something to do: that
-//! switch is free.
+//! Operations of a job are ordinary operations of the background priority class. Queued operations are withdrawn when
+//! the job is paused or ends, and when a client woke another group that has work for the class: that switch is free.
 //!
-//! Invariants: one job works at a time; a job that ends has no step in hand; nothing of a job that is paused or ends is
-//! put into service any more.
+//! Invariants: one job works at a time; a job that ends has no step in hand; no operation of a job that is paused or
+//! ends is put into service.
 
 mod at_work;
 mod retry;
@@ -29,18 +29,18 @@ use model::{ClassId, GroupId, OpId, Time};
 #[derive(Default)]
 pub(crate) struct Jobs {
     known: BTreeMap<JobId, Job>,
-    /// Those that wait their turn, in the order in which they were queued; none that is paused.
+    /// Jobs that wait their turn, in the order in which they were queued; none that is paused.
     waiting: VecDeque<JobId>,
     /// The job that has the turn.
     turn: Option<JobId>,
-    /// The steps begun so far.
+    /// The number of steps started so far.
     attempts: u32,
 }
 
 struct Job {
     stage: Stage,
     paused: bool,
-    /// Once it was planned.
+    /// Set once the job is planned.
     at_work: Option<Box<AtWork>>,
 }
 
@@ -49,12 +49,12 @@ enum Stage {
     Waiting,
     Planning,
     Working,
-    /// It is known how it ended, and the world tidies up.
+    /// The end of the job is known, and the world cleans up.
     Ended,
 }
 
 impl Jobs {
-    /// Takes note of what happened to a job.
+    /// Applies an event of a job.
     pub fn apply(&mut self, id: JobId, event: JobEvent, step: &mut Step) {
         match (event, self.known.get_mut(&id)) {
             (JobEvent::Queued, None) => {
@@ -104,7 +104,7 @@ impl Jobs {
         self.assert_turns();
     }
 
-    /// One job has the turn at most, and who waits does not work.
+    /// Asserts that at most one job has the turn, and that a waiting job does not work.
     fn assert_turns(&self) {
         for (id, job) in &self.known {
             let works = matches!(job.stage, Stage::Planning | Stage::Working);
@@ -116,7 +116,7 @@ impl Jobs {
         assert!(self.turn.is_none_or(|id| self.known.contains_key(&id)), "who has the turn is known");
     }
 
-    /// A job ends: at once, unless it works.
+    /// Ends a job: at once, unless it works.
     fn end(&mut self, id: JobId, end: JobEnd, step: &mut Step) {
         let Some(job) = self.known.get_mut(&id).filter(|job| job.stage != Stage::Ended) else { return };
         if let Some(at_work) = job.working() {
@@ -128,12 +128,13 @@ impl Jobs {
         }
     }
 
-    /// Whether anything is known of a job.
+    /// True if no job is known.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// Goes on as far as it can; returns the operations that are to be cancelled as long as they are queued.
+    /// Advances the jobs as far as possible; returns the operations that are to be cancelled while they are still
+    /// queued.
     pub fn go_on(&mut self, closing: bool, awake: &dyn Fn(ClassId) -> Option<GroupId>, step: &mut Step) -> Vec<OpId> {
         if closing {
             for id in self.known.keys().copied().collect::<Vec<JobId>>() {
@@ -159,7 +160,7 @@ impl Jobs {
         withdrawn
     }
 
-    /// Nobody has the turn: who waits longest has it.
+    /// Gives the turn to the job that has waited longest, if no job has it.
     fn give_turn(&mut self, step: &mut Step) {
         if self.turn.is_some() {
             return;
@@ -172,7 +173,7 @@ impl Jobs {
         step.ask(Action::Job { job: id, action: JobAction::Plan });
     }
 
-    /// When the job at work wants to be woken, if nothing happens before.
+    /// The time at which the active job wants to be woken, if no event comes before.
     pub fn deadline(&self) -> Time {
         match self.turn.and_then(|id| self.known.get(&id)) {
             Some(Job { stage: Stage::Working, paused: false, at_work: Some(at_work) }) => at_work.deadline(),
@@ -180,7 +181,7 @@ impl Jobs {
         }
     }
 
-    /// An operation is submitted for a class of a job; whether it may go on.
+    /// An operation is submitted for a class of a job. True if it may proceed.
     pub fn operation_begins(&mut self, of: JobClass, op: OpId) -> bool {
         let Some(job) = self.known.get_mut(&of.job) else { return false };
         let goes_on = !job.paused;
@@ -189,14 +190,14 @@ impl Jobs {
         goes_on
     }
 
-    /// An operation has ended, whosever it was.
+    /// An operation of any origin has ended.
     pub fn operation_ended(&mut self, op: OpId, outcome: &Outcome) {
         if let Some(at_work) = self.working() {
             at_work.operation_ended(op, outcome);
         }
     }
 
-    /// The job at work.
+    /// The active job.
     pub fn working(&mut self) -> Option<&mut AtWork> {
         self.known.get_mut(&self.turn?)?.working()
     }

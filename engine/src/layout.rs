@@ -1,26 +1,27 @@
 //! Layout synthesis: from a rack's description to groups and classes (Pelican, section 3, and its future work).
 //!
-//! A *group* is drives that may all be awake at once and hold blobs together. A *class* is groups of which one is awake
-//! at a time; classes do not disturb each other. Two drives conflict if they share a hard domain of limit 1; for larger
-//! limits, any choice of one group per class stays within the limit. So the number of classes is the number of groups
-//! that can be active at once, and the aim is as many as the limits carry, over as many drives as possible.
+//! A *group* is a set of drives that may all be awake at once and hold blobs together. A *class* is a set of groups of
+//! which one is awake at a time; classes do not affect each other. Two drives conflict if they share a hard domain of
+//! limit 1; for larger limits, any choice of one group per class stays within the limit. So the number of classes is
+//! the number of groups that can be active at once, and the aim is as many as the limits allow, over as many drives as
+//! possible.
 //!
-//! How it is done, each step in a file of its own:
+//! The synthesis has four steps, each in its own file:
 //! 1. `constraints`: every limit becomes a number of awake drives per domain, every failure domain a number of stacks
 //!    it may cost;
 //! 2. `classes`: drives that share a domain of limit 1 must go to the same class (only one class may touch it), so
-//!    these sets are assigned whole, evenly over the classes, such that the sum of what the classes need stays within
-//!    each limit;
+//!    these sets are assigned whole, evenly over the classes, so that the sum of the needs of the classes stays
+//!    within each limit;
 //! 3. `assignment`: within a class, one domain after the other is assigned to the groups, one drive to each: as a
 //!    rotation (the paper's geometry allows an exact one), or at least cost (`hungarian`) where rotations collide;
-//! 4. `search`: this is tried for the bound and then for fewer classes, with and without keeping soft domains and
-//!    servers whole, and the best result is kept. Work is bounded whatever the description says, and nothing is random.
+//! 4. `search`: the other steps run for the bound and then for fewer classes, with and without keeping soft domains and
+//!    servers whole, and the best result is used. Work is bounded for any description, and nothing is random.
 //!
 //! Invariants of a [`Layout`] (judged by [`check`](crate::check), which shares no code with this):
 //! - every drive is in exactly one group or a spare; every group has exactly g drives; every group is in exactly one
 //!   class;
-//! - the worst choice of one group per class keeps every hard limit, as many of its drives spinning up at the same
-//!   moment as hard limits on starts let.
+//! - the worst choice of one group per class keeps every hard limit, while as many of its drives spin up at the same
+//!   time as hard limits on starts allow.
 
 mod assignment;
 mod classes;
@@ -39,12 +40,12 @@ use core::fmt;
 use model::{ClassId, DriveId, GroupId, RackSpec};
 use serde::{Deserialize, Serialize};
 
-/// Drives that are awake together and hold blobs together.
+/// A set of drives that are awake together and hold blobs together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// Its drives, ascending.
+    /// The drives of the group, ascending.
     pub drives: Vec<DriveId>,
-    /// The class it is in.
+    /// The class of the group.
     pub class: ClassId,
 }
 
@@ -58,15 +59,15 @@ pub struct Layout {
     pub classes: Vec<Vec<GroupId>>,
     /// Drives in no group, ascending.
     pub spares: Vec<DriveId>,
-    /// Things an operator should know about this layout.
+    /// Properties of this layout that an operator should know.
     pub warnings: Vec<Warning>,
-    /// How many groups could be active at once at the very best, and the reason.
+    /// The upper bound on the groups that can be active at once, and its reason.
     pub bound: Bound,
     #[serde(skip)]
     group_of: Vec<Option<GroupId>>,
 }
 
-/// A layout as it is written down; the table by drive is made anew.
+/// A layout in its serialised form; the table by drive is recomputed.
 #[derive(Deserialize)]
 struct Parts {
     groups: Vec<Group>,
@@ -102,7 +103,7 @@ pub struct Bound {
     pub groups: u32,
     /// The resource whose hard limits give the bound; `None` if it is the number of drives.
     pub resource: Option<String>,
-    /// How many drives that resource lets be awake at once (or how many drives there are).
+    /// The number of drives that this resource allows to be awake at once (or the number of all drives).
     pub drives_awake: u64,
 }
 
@@ -118,7 +119,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// Something an operator should know about a layout that is sound all the same.
+/// A property that an operator should know about a layout that is sound nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Warning {
@@ -138,7 +139,7 @@ pub enum Warning {
     NeverAwake {
         /// The resource.
         resource: String,
-        /// How many drives.
+        /// The number of drives.
         drives: u32,
     },
     /// A soft limit can be exceeded by some choice of one group per class; this costs speed.
@@ -146,7 +147,7 @@ pub enum Warning {
     SoftLimit {
         /// The resource.
         resource: String,
-        /// In how many of its domains.
+        /// The number of its domains that can exceed it.
         domains: u32,
     },
     /// The loss of one failure domain can cost a blob of these groups more than r stacks.
@@ -157,13 +158,13 @@ pub enum Warning {
     Spread {
         /// The kind of failure domain.
         failure_domain: String,
-        /// How many groups.
+        /// The number of groups.
         groups: u32,
     },
-    /// Fewer groups can be active at once than the bound says.
+    /// Fewer groups can be active at once than the bound allows.
     #[error("{groups} groups can be active at once, {} fewer than the bound", .bound - .groups)]
     BelowBound {
-        /// How many can.
+        /// The number that can be active.
         groups: u32,
         /// The bound.
         bound: u32,
@@ -184,7 +185,7 @@ pub enum LayoutError {
         /// g.
         group_drives: u32,
     },
-    /// A resource lets fewer drives be awake at once than a group has.
+    /// A resource allows fewer drives to be awake at once than a group has.
     #[error(
         "`{resource}` lets {drives_awake} drives be awake at once, and a group has {group_drives}; raise its limit, or \
          write group_drives = {drives_awake} or less, and k + r no larger than that{}",
@@ -193,15 +194,15 @@ pub enum LayoutError {
     LimitTooLow {
         /// The resource.
         resource: String,
-        /// How many drives it lets be awake at once.
+        /// The number of drives that the resource allows to be awake at once.
         drives_awake: u64,
         /// g.
         group_drives: u32,
-        /// How many drives of each domain may start at once under `starting_drives` so that a group is carried after
-        /// all, if that helps.
+        /// The number of drives of each domain that may start at once under `starting_drives` so that the limit carries
+        /// a group after all, if that helps.
         starting_drives: Option<u32>,
     },
-    /// Each resource alone would carry a group, but no group was found that all of them carry.
+    /// Each resource alone would carry a group, but no group was found that all of them carry together.
     #[error(
         "no {group_drives} drives were found that may all be awake at once under every hard limit{}; write a smaller \
          group_drives, or raise the limits",
@@ -225,7 +226,7 @@ fn staggered_hint(starts: u32) -> String {
 /// The groups and classes for `spec`: deterministic, and bounded in work by the number of drives.
 ///
 /// # Errors
-/// When not one group can be formed, and what to change.
+/// If no group can be formed; the error states what to change.
 pub fn synthesise(spec: &RackSpec) -> Result<Layout, LayoutError> {
     let constraints = Constraints::of(spec);
     let bound = bound(spec, &constraints)?;
@@ -316,31 +317,32 @@ impl Layout {
         self.groups[group.index()].class
     }
 
-    /// How many groups can be active at once: one of each class.
+    /// The number of groups that can be active at once: one of each class.
     pub fn active_groups_max(&self) -> u32 {
         self.classes.len() as u32
     }
 
-    /// How many drives can be awake at once, those included that always are.
+    /// The largest number of drives in groups that are awake at once, one of each class. Drives that are always on
+    /// count only in these groups.
     pub fn drives_active_max(&self) -> u32 {
         let largest =
             |class: &Vec<GroupId>| class.iter().map(|g| self.groups[g.index()].drives.len()).max().unwrap_or(0);
         self.classes.iter().map(largest).sum::<usize>() as u32
     }
 
-    /// The power the drives draw when all sleep, in milliwatts.
+    /// The power that the drives draw when all sleep, in milliwatts.
     pub fn asleep_mw(&self, spec: &RackSpec) -> u64 {
         self.power_mw(spec, spec.profile.watts.standby_mw)
     }
 
     /// The most that the drives draw under the ledger's permits, in milliwatts: one group of every class is awake, and
-    /// as many of its drives spin up as hard limits on starts let at once. Pelican, which has none: 3.7 kW.
+    /// as many of its drives spin up at once as hard limits on starts allow. Pelican, which has no such limit: 3.7 kW.
     pub fn waking_mw(&self, spec: &RackSpec) -> u64 {
         let (active, spin_up) = (spec.profile.watts.active_mw, spec.profile.watts.spin_up_mw);
         self.active_mw(spec) + self.drives_starting_max(spec) * u64::from(spin_up.saturating_sub(active))
     }
 
-    /// How many drives may spin up at once, at most.
+    /// The largest number of drives that may spin up at once.
     pub fn drives_starting_max(&self, spec: &RackSpec) -> u64 {
         let active = self.drives_started_max(spec);
         let starting = spec.starts_max(active, |resource| {
@@ -363,12 +365,13 @@ impl Layout {
         starting
     }
 
-    /// The power the drives draw while one group of every class is active, in milliwatts. Pelican: 2.6 kW.
+    /// The power that the drives draw while one group of every class is active, in milliwatts. Pelican: 2.6 kW.
     pub fn active_mw(&self, spec: &RackSpec) -> u64 {
         self.power_mw(spec, spec.profile.watts.active_mw)
     }
 
-    /// How many drives can be awake at once that were started for that: all but those that always are.
+    /// The largest number of drives that are awake at once and were started for that: drives that are always on do not
+    /// count.
     pub fn drives_started_max(&self, spec: &RackSpec) -> u64 {
         let started = |group: &GroupId| {
             let drives = &self.groups[group.index()].drives;

@@ -1,27 +1,26 @@
 //! The power ledger: no drive spins up without a permit from every domain it is in.
 //!
-//! It knows nothing of groups and classes, so that no mistake above it can trip a fuse. A drive has a permit from the
-//! request that granted it until it is released, when its platters stand still again. A domain that limits how many
-//! drives are active counts permits, one that limits how many start the permits of drives that spin up; a domain that
-//! limits watts adds up what its drives draw: standby, spin-up, active. Drives whose power nobody controls count as
-//! active in their domains at all times: they always have their permits, and what they are sent changes nothing in the
-//! books.
+//! It knows nothing of groups and classes, so no mistake above it can trip a fuse. A drive holds a permit from the
+//! request that granted it until its release, when the platters stand still again. A domain that limits active drives
+//! counts permits. A domain that limits starts counts the permits of drives that spin up. A domain that limits watts
+//! sums the draw of its drives: standby, spin-up, active. Drives without power control count as active in their domains
+//! at all times: they always have their permits, and commands to them change nothing in the books.
 //!
-//! Drives of the pool of small records, too, are booked in their domains as active, or starting if that draws more,
-//! even while they sleep: what they need is reserved, since a client that writes must not wait until some group sleeps.
-//! It is their starts alone that need permits, from the domains that limit starts. The power that all drives draw
-//! ([`Ledger::watts_mw`]) counts them by what they do.
+//! Drives of the pool of small records are also booked in their domains as active, or as starting if that draws more,
+//! even while they sleep. Their need is reserved, since a client that writes must not wait until some group sleeps.
+//! Only their starts need permits, from the domains that limit starts. The total draw of all drives
+//! ([`Ledger::watts_mw`]) counts them by their actual state.
 //!
 //! Invariants:
-//! - no domain of a hard limit is ever above it, provided that its drives asleep alone are not, and that none of them
-//!   was found spinning;
+//! - no domain with a hard limit is ever above it, provided that its sleeping drives alone are not, and that none of
+//!   its drives was found spinning;
 //! - a drive that spins up is booked at the larger of spin-up and active power, so getting ready never breaks a limit;
-//! - a domain's books are those of the permits that are out, no more and no less.
+//! - a domain's books match exactly the permits that are out.
 //!
-//! A drive that was found spinning without a permit is booked all the same: it draws power whether or not there is any
-//! left. Its domains may be above their limits by that, and grant nothing until they are below again.
+//! A drive that was found spinning without a permit is booked anyway: it draws power whether or not any is left. It may
+//! put its domains above their limits; they grant nothing until they are below again.
 //!
-//! A soft limit holds nobody back; that it was broken is counted. A limit on bytes/s is no concern of the ledger.
+//! A soft limit blocks no drive; grants that break it are counted. The ledger ignores limits on bytes/s.
 
 #[cfg(test)]
 mod tests;
@@ -57,7 +56,7 @@ struct Book {
     hard: bool,
     /// The domain of each drive.
     domain_of: Vec<DomainId>,
-    /// That of each drive of the pool, if it is in one.
+    /// The domain of each drive of the pool, if it is in one.
     pool_domain_of: Vec<Option<DomainId>>,
     domains: Vec<Domain>,
     /// All drives in each domain, those of the pool included.
@@ -81,8 +80,7 @@ impl Book {
         Self { resource, limit, hard, domain_of, pool_domain_of, domains, drives_in }
     }
 
-    /// How much of the limited quantity is used in a domain, and how much there is. Bytes/s are no concern of the
-    /// ledger.
+    /// The amount of the limited quantity that is used in a domain, and its limit. The ledger ignores bytes/s.
     fn usage(&self, domain: &Domain) -> (u64, u64) {
         let more = u64::from(is_on(Sabotage::LedgerOffByOne));
         match self.limit {
@@ -111,12 +109,12 @@ impl Book {
 pub struct Ledger {
     watts: Watts,
     states: Vec<PowerState>,
-    /// Those of the drives of the pool.
+    /// The states of the drives of the pool.
     pool: Vec<PowerState>,
-    /// Drives whose power nobody controls.
+    /// By drive: true if it has no power control.
     always_on: Vec<bool>,
     books: Vec<Book>,
-    /// Drives with permits that nobody granted.
+    /// Drives that were found spinning: their permits were never granted.
     found: BTreeSet<DriveId>,
     draw_mw: u64,
     active: usize,
@@ -124,7 +122,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger of a rack all of whose drives are in standby that ever are, but for those of the pool, which spin.
+    /// The ledger of a rack at boot: all drives are in standby, except those without power control, and those of the
+    /// pool, which spin.
     pub fn new(spec: &RackSpec) -> Self {
         let watts = spec.profile.watts;
         let limited = spec.resources_by_id().filter(|(_, r)| !matches!(r.limit, DomainLimit::BytesPerS(_)));
@@ -146,8 +145,8 @@ impl Ledger {
         }
     }
 
-    /// Permits for as many of `drives` as fit now, each asked in its turn; a drive that does not fit holds no later one
-    /// back. The others may be asked for again when a drive has spun up or was released. None of them may have a
+    /// Grants permits to as many of `drives` as fit now, one after the other; a drive that does not fit blocks no later
+    /// one. The others may be requested again when a drive has spun up or was released. None of `drives` may have a
     /// permit.
     pub fn request(&mut self, drives: &[DriveId]) -> Vec<DriveId> {
         assert!(drives.len() <= self.states.len(), "a drive asks once");
@@ -178,9 +177,9 @@ impl Ledger {
         assert!(self.draw_mw <= before_mw, "getting ready never breaks a limit");
     }
 
-    /// `drive`, which has no permit, spins, or may: it is booked as a drive that spins, whether or not there is room,
-    /// at the power of one that spins up, since nobody knows how far it is. It is not counted among those that start,
-    /// which one that will not stop would do for ever.
+    /// `drive`, which has no permit, spins or may spin. It is booked as spinning, whether or not there is room, at the
+    /// power of a drive that spins up, since its actual state is unknown. It does not count as starting, because a
+    /// drive that will not stop would then count as starting forever.
     pub fn found_spinning(&mut self, drive: DriveId) {
         assert!(self.state(drive) == PowerState::Standby, "{drive} spins under a permit");
         self.enter(drive, PowerState::Active);
@@ -192,7 +191,7 @@ impl Ledger {
         assert!(self.is_always_on(drive) || self.active > 0, "a drive that was found spinning is booked");
     }
 
-    /// The platters of `drive`, which has a permit, stand still, or it has no power: the permit is given back.
+    /// The platters of `drive`, which has a permit, stand still, or it has no power: the permit is released.
     pub fn released(&mut self, drive: DriveId) {
         assert!(self.state(drive) != PowerState::Standby, "{drive} has no permit to give back");
         if self.found.remove(&drive) {
@@ -202,8 +201,8 @@ impl Ledger {
         self.enter(drive, PowerState::Standby);
     }
 
-    /// A permit for `drive` of the pool, which stands still, to start; false if one of its domains has none left. It
-    /// may be asked for again when a drive has spun up.
+    /// Requests a permit to start for `drive` of the pool, which stands still; false if one of its domains has none
+    /// left. It may be requested again when a drive has spun up.
     pub fn request_pool(&mut self, drive: PoolDriveId) -> bool {
         assert!(self.pool_state(drive) == PowerState::Standby, "{drive} has a permit already");
         let more = u64::from(is_on(Sabotage::LedgerOffByOne));
@@ -230,13 +229,13 @@ impl Ledger {
         self.enter_pool(drive, PowerState::Active);
     }
 
-    /// The platters of `drive` of the pool, which had no permit to start, turn: somebody else started it.
+    /// The platters of `drive` of the pool, which had no permit to start, turn: something else started it.
     pub fn pool_found_spinning(&mut self, drive: PoolDriveId) {
         assert!(self.pool_state(drive) == PowerState::Standby, "{drive} was supposed to stand still");
         self.enter_pool(drive, PowerState::Active);
     }
 
-    /// The platters of `drive` of the pool stand still, or its start came to nothing.
+    /// The platters of `drive` of the pool stand still, or its start failed.
     pub fn pool_stopped(&mut self, drive: PoolDriveId) {
         assert!(self.pool_state(drive) != PowerState::Standby, "{drive} has no permit to give back");
         self.enter_pool(drive, PowerState::Standby);
@@ -247,7 +246,7 @@ impl Ledger {
         self.pool[drive.index()]
     }
 
-    /// Whether a drive of the pool starts in this domain, and will give its permit to do so back.
+    /// True if a drive of the pool starts in this domain; it will release its permit to start.
     pub fn pool_starts_in(&self, resource: ResourceId, domain: DomainId) -> bool {
         let starts =
             |(of, state): (&Option<DomainId>, &PowerState)| *of == Some(domain) && *state == PowerState::SpinningUp;
@@ -275,7 +274,7 @@ impl Ledger {
         self.states[drive.index()]
     }
 
-    /// Whether nobody controls the power of `drive`: it has its permits at all times, and gives none back.
+    /// True if `drive` has no power control: it has its permits at all times and releases none.
     pub fn is_always_on(&self, drive: DriveId) -> bool {
         self.always_on[drive.index()]
     }
@@ -299,23 +298,23 @@ impl Ledger {
             .map(move |book| (book.resource, book.domain_of[drive.index()]))
     }
 
-    /// The power that all drives draw as they are booked, those of the pool included, in milliwatts.
+    /// The booked power of all drives, including those of the pool, in milliwatts.
     pub fn watts_mw(&self) -> u64 {
         self.draw_mw
     }
 
-    /// How many drives have a permit; those that are always on, and those of the pool, need none.
+    /// The number of drives with a permit; drives without power control and drives of the pool need none.
     pub fn active_drives(&self) -> usize {
         self.active
     }
 
-    /// Grants that put a domain above a soft limit, so far.
+    /// The number of grants so far that put a domain above a soft limit.
     pub fn soft_overruns(&self) -> u64 {
         self.soft_overruns
     }
 
-    /// Domains with a permit out: resource, domain, how much is used, and the limit. Drives or milliwatts, by the
-    /// resource.
+    /// Domains with active drives, including drives that always count as active: resource, domain, amount used, and
+    /// limit. The amounts are drives or milliwatts, by the resource.
     pub fn usage(&self) -> impl Iterator<Item = (ResourceId, DomainId, u64, u64)> + '_ {
         self.books.iter().flat_map(|book| {
             let used = book.domains.iter().enumerate().filter(|(_, domain)| domain.active > 0);
@@ -337,7 +336,7 @@ impl Ledger {
         })
     }
 
-    /// Changes the power that is booked for `drive`, wherever it is.
+    /// Changes the power that is booked for `drive`, in each of its domains and in the total.
     fn draw(&mut self, drive: DriveId, change: impl Fn(u64) -> u64) {
         for book in &mut self.books {
             let domain = &mut book.domains[book.domain_of[drive.index()].index()];

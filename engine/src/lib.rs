@@ -1,20 +1,18 @@
-//! The controller of a rack: given what happened and when, what should the rack do next?
+//! The controller of a rack: it decides the rack's next actions from each event and its time.
 //!
 //! Everything that can happen is an [`Event`]; everything that can be asked of the world is an [`Action`]. A [`Rack`]
-//! takes one and gives the other: [`Rack::apply`] cannot fail, because failures are events. It has no clock, no I/O, no
-//! thread and no randomness of its own: time is an argument, the seed is an argument. Payload bytes never pass through
-//! it.
+//! turns events into actions: [`Rack::apply`] cannot fail, because failures are events. A rack has no clock, no I/O, no
+//! thread and no source of randomness: time and seed are arguments. Payload bytes never pass through it.
 //!
-//! The same code is run by the server (`server/src/world.rs`) and by the simulator (`sim/src/world.rs`), and by nothing
-//! else.
+//! The server (`server/src/world.rs`) and the simulator (`sim/src/world.rs`) run the same code; nothing else runs it.
 //!
 //! Invariants:
 //! - no drive spins up without a permit from every domain it is in ([`ledger`]);
 //! - one operation in service per class; one group of a class awake at a time;
 //! - state is bounded by drives, groups and queued operations, never by objects;
 //! - every action that expects an answer carries an attempt; an answer to an older attempt is ignored;
-//! - iteration order is that of ids, so that a run is the same on every machine: hash tables ([`Numbered`]) are only
-//!   looked up, never walked in their own order.
+//! - iteration order is that of ids, so a run is the same on every machine: hash tables ([`Numbered`]) are only used
+//!   for look-ups and never iterated in their internal order.
 
 #![no_std]
 extern crate alloc;

@@ -1,36 +1,36 @@
-//! Choosing which B+trees (shelves) behind a rotating log are merged, rewritten or removed.
+//! Choosing the B+trees (shelves) of a rotating log that are merged, rewritten or removed.
 //!
-//! 1. A shelf in which nothing is left is removed without being read.
-//! 2. A shelf of which at least half is forgotten is rewritten.
-//! 3. Shelves are of tiers by their size: below the size of a log times the fan-in, below that times the fan-in, and so
-//!    on. As soon as a tier has as many shelves as the fan-in, the oldest so many become one. So each record is
-//!    rewritten at most once for each tier, and there are less than fan-in shelves of each.
+//! 1. A shelf that contains nothing needed is removed without being read.
+//! 2. A shelf is rewritten if at least half of it is forgotten.
+//! 3. Shelves form tiers by size: below twice the size of a log, below that times the fan-in, and so on. As soon as a
+//!    tier has as many shelves as the fan-in, that number of its oldest shelves become one. So each record is rewritten
+//!    at most once per tier, and each tier has fewer shelves than the fan-in.
 //!
-//! What this costs beyond [`crate::shift`]: merges are no stage. The world lets them use a drive only while it has
-//! none.
+//! Merges are not one of the stages of [`crate::shift`]. The world lets a merge use a drive only while the drive is in
+//! no stage.
 
 use crate::shift::PoolDrive;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A shelf, as far as it matters here. Shelves are given oldest first.
+/// The facts about a shelf that matter here. Shelves are given oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShelfFacts {
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Of these, bytes of records that are forgotten.
+    /// The bytes of its forgotten records.
     pub forgotten_bytes: u64,
     /// Nothing in it is needed.
     pub removable: bool,
 }
 
-/// Something to be done with shelves, by their positions among those that were given.
+/// A step on shelves, which are given by their positions in the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Remove it.
     Remove(usize),
-    /// Merge them into one, which may be but one.
+    /// Merge these shelves into one. A single shelf is rewritten.
     Merge(Vec<usize>),
 }
 
@@ -43,7 +43,7 @@ pub struct MergePolicy {
     pub fan_in: usize,
 }
 
-/// What is to be done next, if anything.
+/// The next step; `None` if there is nothing to do.
 pub fn choose(policy: MergePolicy, shelves: &[ShelfFacts]) -> Option<Choice> {
     assert!(policy.log_bytes > 0 && policy.fan_in >= 2, "tiers grow");
     if let Some(removable) = shelves.iter().position(|shelf| shelf.removable) {
@@ -65,7 +65,7 @@ pub fn choose(policy: MergePolicy, shelves: &[ShelfFacts]) -> Option<Choice> {
 
 /// The tier of a shelf of `bytes`.
 fn tier(policy: MergePolicy, bytes: u64) -> u32 {
-    // A shelf is somewhat larger than the log that it was made of.
+    // A shelf is somewhat larger than the log that it was made from.
     let logs = bytes / policy.log_bytes / 2;
     let tier = logs.checked_ilog(policy.fan_in as u64).map_or(0, |tier| tier + 1);
     let bound = (policy.fan_in as u128).saturating_pow(tier);
@@ -78,14 +78,14 @@ fn tier(policy: MergePolicy, bytes: u64) -> u32 {
 pub struct TargetFacts {
     /// It takes writes.
     pub writable: bool,
-    /// A shelf of the merge lies on it.
+    /// It stores a shelf of the merge.
     pub is_read: bool,
-    /// Bytes of its shelves.
+    /// The total size of its shelves in bytes.
     pub bytes: u64,
 }
 
-/// The drive for the result of a merge: one that takes writes, none that is read if there is a choice, and of these the
-/// one with the fewest bytes.
+/// The drive for the result of a merge: one that takes writes; preferably one that the merge does not read; and of
+/// these the one with the fewest bytes.
 pub fn target(drives: &[TargetFacts]) -> Option<PoolDrive> {
     let able = drives.iter().enumerate().filter(|(_, drive)| drive.writable);
     able.min_by_key(|(_, drive)| (drive.is_read, drive.bytes)).map(|(position, _)| PoolDrive(position as u32))

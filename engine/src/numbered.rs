@@ -1,14 +1,15 @@
-//! Hash tables by number, for what is looked up several times with every event.
+//! Hash tables by number, for entries that are looked up several times with every event.
 //!
-//! Entries lie by their numbers, which makes a look-up several times cheaper than in a tree, and moves no other entry
-//! when one comes or goes. Numbers are given out one after the other, so neighbours in number lie side by side: what
-//! comes and goes at once, as most operations of a rack that is asked for too much, finds its place in the cache.
+//! Entries are placed by their numbers. That makes a look-up several times cheaper than in a tree, and an insertion or
+//! removal moves no other entry. Numbers are assigned consecutively, so neighbours in number are neighbours in memory:
+//! entries that come and go at once, like most operations of an overloaded rack, find their place in the cache.
 //!
-//! What thousands of operations wait with lies apart from the table, side by side, in places that are used again, the
-//! one that was left last first ([`OpMap`]): so what comes takes a place that is in the cache still, and what waits for
-//! minutes lies close together.
+//! The data of thousands of waiting operations is stored apart from the table, contiguously, in places that are reused,
+//! the last freed one first ([`OpMap`]). So a new operation takes a place that is still in the cache, and operations
+//! that wait for minutes are stored close together.
 //!
-//! Invariant: nothing shows in which order the entries lie. There is no way to walk them; numbers are given out sorted.
+//! Invariant: the order in which entries are stored is never visible. They cannot be iterated; numbers are returned
+//! sorted.
 
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hash, Hasher};
@@ -16,16 +17,16 @@ use core::ops::Index;
 use hashbrown::{HashMap, HashTable};
 use model::OpId;
 
-/// Things by their numbers. See the head of this file.
+/// Values by number. See the head of this file.
 #[derive(Clone, Debug)]
 pub struct Numbered<K, V>(HashMap<K, V, BuildHasherDefault<ByNumber>>);
 
-/// The hash of a number is the number itself, but for the seven highest bits, by which the table tells entries apart
-/// that it finds near one place: these depend on all of it.
+/// The hash of a number is the number itself, except for the seven highest bits, which depend on the whole number: by
+/// these the table distinguishes the entries that it finds near one place.
 #[derive(Clone, Copy, Debug, Default)]
 struct ByNumber(u64);
 
-/// The bits that the table finds a place by; it compares the others.
+/// The bits by which the table finds a place; it compares the others.
 const PLACE_BITS: u32 = 57;
 
 impl Hasher for ByNumber {
@@ -54,17 +55,17 @@ impl ByNumber {
     }
 }
 
-/// Finds places by the numbers of operations, which are kept at the places themselves.
+/// Finds places by the numbers of operations, which are stored at the places themselves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlacesByOp(HashTable<u32>);
 
 impl PlacesByOp {
-    /// The place of `op`, where `number_at` says whose place one is.
+    /// The place of `op`. `number_at` returns the operation at a place.
     pub fn get(&self, op: OpId, number_at: impl Fn(u32) -> OpId) -> Option<u32> {
         self.0.find(ByNumber::of(op), |place| number_at(*place) == op).copied()
     }
 
-    /// `op`, which has none yet, is found at `place` from now on.
+    /// Stores `place` as the place of `op`, which has none yet.
     pub fn insert(&mut self, op: OpId, place: u32, number_at: impl Fn(u32) -> OpId) {
         self.0.insert_unique(ByNumber::of(op), place, |place| ByNumber::of(number_at(*place)));
     }
@@ -75,17 +76,17 @@ impl PlacesByOp {
         Some(found.ok()?.remove().0)
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-/// Things by the number of an operation. See the head of this file.
+/// Values by the number of an operation. See the head of this file.
 #[derive(Clone, Debug)]
 pub struct OpMap<V> {
     places: PlacesByOp,
-    /// As many as there ever were at once. One that was left keeps its number.
+    /// Has as many entries as were ever used at once. A freed entry keeps its operation's number.
     things: Vec<(OpId, Option<V>)>,
     free: Vec<u32>,
 }
@@ -101,18 +102,18 @@ impl<V> OpMap<V> {
         Some(self.places.get(op, |place| self.things[place as usize].0)? as usize)
     }
 
-    /// The thing of this number.
+    /// The value of `op`.
     pub fn get(&self, op: OpId) -> Option<&V> {
         self.things[self.place(op)?].1.as_ref()
     }
 
-    /// The same, to be changed.
+    /// The value of `op`, mutable.
     pub fn get_mut(&mut self, op: OpId) -> Option<&mut V> {
         let place = self.place(op)?;
         self.things[place].1.as_mut()
     }
 
-    /// Puts something there, and takes out what was there before.
+    /// Stores the value of `op` and returns the previous one.
     pub fn insert(&mut self, op: OpId, thing: V) -> Option<V> {
         if let Some(known) = self.get_mut(op) {
             return Some(core::mem::replace(known, thing));
@@ -130,7 +131,7 @@ impl<V> OpMap<V> {
         None
     }
 
-    /// Takes it out.
+    /// Removes and returns the value of `op`.
     pub fn remove(&mut self, op: OpId) -> Option<V> {
         let things = &self.things;
         let place = self.places.remove(op, |place| things[place as usize].0)?;
@@ -140,27 +141,27 @@ impl<V> OpMap<V> {
         thing
     }
 
-    /// Whether there is something of this number.
+    /// True if `op` has a value.
     pub fn contains(&self, op: OpId) -> bool {
         self.place(op).is_some()
     }
 
-    /// How many there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there is nothing.
+    /// True if there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether any of them is like this.
+    /// True if `is` holds for any value.
     pub fn any(&self, is: impl FnMut(&V) -> bool) -> bool {
         self.things.iter().filter_map(|(_, thing)| thing.as_ref()).any(is)
     }
 
-    /// Changes each for itself, in no particular order.
+    /// Changes each value by itself, in no particular order.
     pub fn change_each(&mut self, change: impl FnMut(&mut V)) {
         self.things.iter_mut().filter_map(|(_, thing)| thing.as_mut()).for_each(change);
     }
@@ -174,8 +175,8 @@ impl<V> OpMap<V> {
     }
 }
 
-/// Things by the numbers of operations that are not over. The newest one is kept apart: of what a rack is asked for too
-/// much, most is refused at once, and so never gets into the table, where it would drive others out of the cache.
+/// Values by the numbers of open operations. The newest one is stored apart: an overloaded rack refuses most requests
+/// at once, so these never get into the table, where they would evict others from the cache.
 #[derive(Clone, Debug)]
 pub struct OpenOps<V> {
     newest: Option<(OpId, V)>,
@@ -189,7 +190,7 @@ impl<V> Default for OpenOps<V> {
 }
 
 impl<V> OpenOps<V> {
-    /// The thing of this number.
+    /// The value of `op`.
     pub fn get(&self, op: OpId) -> Option<&V> {
         match &self.newest {
             Some((newest, thing)) if *newest == op => Some(thing),
@@ -197,7 +198,7 @@ impl<V> OpenOps<V> {
         }
     }
 
-    /// The same, to be changed.
+    /// The value of `op`, mutable.
     pub fn get_mut(&mut self, op: OpId) -> Option<&mut V> {
         match &mut self.newest {
             Some((newest, thing)) if *newest == op => Some(thing),
@@ -205,7 +206,7 @@ impl<V> OpenOps<V> {
         }
     }
 
-    /// Puts something there, and takes out what was there before.
+    /// Stores the value of `op` and returns the previous one.
     pub fn insert(&mut self, op: OpId, thing: V) -> Option<V> {
         let before = self.remove(op);
         if let Some((earlier, thing)) = self.newest.replace((op, thing)) {
@@ -214,23 +215,23 @@ impl<V> OpenOps<V> {
         before
     }
 
-    /// Takes it out.
+    /// Removes and returns the value of `op`.
     pub fn remove(&mut self, op: OpId) -> Option<V> {
         let newest = self.newest.take_if(|(newest, _)| *newest == op);
         newest.map(|(_, thing)| thing).or_else(|| self.others.remove(op))
     }
 
-    /// Whether there is something of this number.
+    /// True if `op` has a value.
     pub fn contains(&self, op: OpId) -> bool {
         self.get(op).is_some()
     }
 
-    /// How many there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.others.len() + usize::from(self.newest.is_some())
     }
 
-    /// Whether there is nothing.
+    /// True if there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -243,28 +244,28 @@ impl<K, V> Default for Numbered<K, V> {
 }
 
 impl<K: Copy + Ord + Hash, V> Numbered<K, V> {
-    /// The thing of this number.
+    /// The value of `number`.
     pub fn get(&self, number: &K) -> Option<&V> {
         self.0.get(number)
     }
 
-    /// The same, to be changed.
+    /// The value of `number`, mutable.
     pub fn get_mut(&mut self, number: &K) -> Option<&mut V> {
         self.0.get_mut(number)
     }
 
-    /// The same; made by `fresh` if there is nothing yet.
+    /// The value of `number`, mutable; made by `fresh` if there is none yet.
     pub fn get_or_insert_with(&mut self, number: K, fresh: impl FnOnce() -> V) -> &mut V {
         self.0.entry(number).or_insert_with(fresh)
     }
 
-    /// Takes it out.
+    /// Removes and returns the value of `number`.
     pub fn remove(&mut self, number: &K) -> Option<V> {
         self.0.remove(number)
     }
 
-    /// The number whose thing comes first by `rank`, of those that have one. No two ranks may be equal, so that the
-    /// answer does not depend on how the entries lie.
+    /// The number whose value comes first by `rank`, among those that have a rank. No two ranks may be equal, so that
+    /// the answer does not depend on the order in which entries are stored.
     pub fn first_by<R: Ord>(&self, mut rank: impl FnMut(&K, &V) -> Option<R>) -> Option<K> {
         let ranked = self.0.iter().filter_map(|(number, thing)| Some((rank(number, thing)?, *number)));
         let first = ranked.min_by(|a, b| {

@@ -1,7 +1,7 @@
-//! The operations that are not over: queued, waiting for their group, or in service; and how they are numbered.
+//! The open operations (queued, waiting for their group, or in service) and their numbers.
 //!
-//! The world numbers its operations upwards; those of the engine's own are numbered from [`OWN_OPS`], out of the way of
-//! the world's and of the migrator's.
+//! The world numbers its operations upwards. The engine's own operations are numbered from [`OWN_OPS`], apart from the
+//! numbers of the world and of the migrator.
 //!
 //! Invariants: no two operations have the same number; an answer counts only if it carries the operation's last
 //! attempt.
@@ -14,13 +14,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId};
 
-/// How often an operation is tried before it is given up.
+/// The number of tries before an operation is given up.
 pub(crate) const TRIES_MAX: u8 = 3;
 
 /// Operations that the migrator composes are numbered from here.
 pub(crate) const MIGRATOR_OPS: u64 = 1 << 63;
 
-/// Operations of the engine's own that are not migration writes are numbered from here.
+/// The engine's own operations that are not migration writes are numbered from here.
 const OWN_OPS: u64 = MIGRATOR_OPS | 1 << 62;
 
 const _: () = assert!(OWN_OPS > MIGRATOR_OPS, "the two kinds of numbers do not meet");
@@ -28,7 +28,7 @@ const _: () = assert!(TRIES_MAX > 0, "an operation is tried at least once");
 
 /// One operation. Thousands of these wait at once, so it is no larger than it needs to be.
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools)] // each is a fact of its own
+#[allow(clippy::struct_excessive_bools)] // each is a separate fact
 pub(crate) struct Op {
     pub request: Request,
     pub class: ClassId,
@@ -37,28 +37,28 @@ pub(crate) struct Op {
     tries: u8,
     /// The drives on which its space is reserved: those of a write, or the target of a rebuild in service.
     pub reserved: Vec<DriveId>,
-    /// Few operations fail.
+    /// Boxed, because few operations fail.
     failures: Option<Box<Failures>>,
     /// The stacks that a write or rebuild has written are being read back.
     pub verifying: bool,
     /// The catalog is asked to count the stack that a rebuild has written.
     moving: bool,
     wakes: Wakes,
-    /// A read whose every stack was asked for found too few good fragments once.
+    /// A read that asked for every stack has found too few good fragments once.
     seemed_lost: bool,
     itself: ReadsItself,
     /// An earlier rebuild of the same stack may have left it in its place.
     left_there: bool,
 }
 
-/// Whether a rebuild does with the stack itself, where it lies or lay.
+/// A rebuild's use of the stack itself, in its present or former place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadsItself {
-    /// It may.
+    /// It may use it.
     May,
-    /// It does now.
+    /// It uses it now.
     Now,
-    /// That was tried in vain.
+    /// It tried without success.
     InVain,
 }
 
@@ -67,14 +67,14 @@ enum ReadsItself {
 enum Wakes {
     /// Its group, if that sleeps.
     Its,
-    /// None: it is worth no wake.
+    /// None: it is not worth a wake.
     None,
 }
 
-/// Where an operation has failed, and is not tried again.
+/// The places where an operation has failed and is not tried again.
 #[derive(Clone, Debug, Default)]
 struct Failures {
-    /// Groups in which a write has.
+    /// Groups in which a write has failed.
     groups: Vec<GroupId>,
     /// Drives to which a rebuild could not be written.
     drives: Vec<DriveId>,
@@ -105,59 +105,59 @@ impl Op {
         Self { reserved: drives, ..self }
     }
 
-    /// The same, worth no wake of its group.
+    /// The same operation, not worth a wake of its group.
     pub fn while_awake(self) -> Self {
         Self { wakes: Wakes::None, ..self }
     }
 
-    /// The same, a rebuild of what an earlier one may have left in its place.
+    /// The same rebuild, of a stack that an earlier rebuild may have left in its place.
     pub fn with_left_there(self, left_there: bool) -> Self {
         Self { left_there, ..self }
     }
 
-    /// A write that could not be done where it was placed, for another place.
+    /// The same write in another place, since it could not be done where it was placed.
     pub fn moved_to(self, class: ClassId, group: GroupId, drives: Vec<DriveId>) -> Self {
         assert!(self.reserved.is_empty(), "{} has given its space back", self.request.op);
         assert!(!self.failed_groups().contains(&group), "{group} has failed it");
         Self { class, group, reserved: drives, verifying: false, ..self }
     }
 
-    /// Whether it has ever been in service, so that the world knows of it.
+    /// True if it has ever been in service, so the world knows it.
     pub fn was_served(&self) -> bool {
         self.attempt != Attempt(0)
     }
 
-    /// Whether an answer to `attempt` is to the transfer that was asked for last.
+    /// True if an answer to `attempt` belongs to the last requested transfer.
     pub fn awaits_transfer(&self, attempt: Attempt) -> bool {
         self.attempt == attempt && !self.moving
     }
 
-    /// Whether an answer to `attempt` is to the move of a stack that was asked for last.
+    /// True if an answer to `attempt` belongs to the last requested move of a stack.
     pub fn awaits_move(&self, attempt: Attempt) -> bool {
         self.attempt == attempt && self.moving
     }
 
-    /// The number of what the world is asked for next.
+    /// The number of the next request to the world.
     pub fn next_attempt(&mut self) -> Attempt {
         self.attempt = Attempt(self.attempt.0.wrapping_add(1));
         self.attempt
     }
 
-    /// Counts a try that failed, and answers how many have by now.
+    /// Counts a failed try and returns the number of failed tries so far.
     pub fn count_try(&mut self) -> u8 {
         self.tries += 1;
         assert!(self.tries <= TRIES_MAX, "{} is given up after its last try", self.request.op);
         self.tries
     }
 
-    /// Takes note that every stack of a read was asked for, and too few fragments were good. True if that was so once
+    /// Records that a read asked for every stack and found too few good fragments. True if that has happened once
     /// before.
     pub fn seemed_lost(&mut self) -> bool {
         assert!(self.tries > 0, "a try of {} has failed", self.request.op);
         core::mem::replace(&mut self.seemed_lost, true)
     }
 
-    /// The drives on which its space was reserved, and how much on each; none is from now on.
+    /// Takes the drives on which its space was reserved, and the bytes on each; none are reserved from now on.
     pub fn take_reserved(&mut self) -> (Vec<DriveId>, u64) {
         let stack_bytes = match self.request.work {
             Work::Write { stack_bytes, .. } | Work::Rebuild { stack_bytes, .. } => stack_bytes,
@@ -174,7 +174,8 @@ impl Op {
         (core::mem::take(&mut self.reserved), stack_bytes)
     }
 
-    /// A rebuild is written to `target`, on which its space is reserved. It reads the stack `itself`, or others.
+    /// A rebuild is written to `target`, on which its space is reserved. It reads the stack itself if `itself`, or else
+    /// other stacks.
     pub fn aim_at(&mut self, target: DriveId, itself: bool) {
         assert!(self.reserved.is_empty(), "{} has one target", self.request.op);
         assert!(!itself || self.may_do_with_itself(), "{} gave that up", self.request.op);
@@ -184,12 +185,12 @@ impl Op {
         }
     }
 
-    /// Whether a rebuild reads the stack itself.
+    /// True if a rebuild reads the stack itself.
     pub fn reads_itself(&self) -> bool {
         self.itself == ReadsItself::Now
     }
 
-    /// Begins to read back what was written. False if that was done already.
+    /// Begins to read back the written data. False if that was done already.
     pub fn begin_verify(&mut self) -> bool {
         assert!(!self.reserved.is_empty(), "{} was written somewhere", self.request.op);
         assert!(!self.moving, "{} is read back before the catalog counts it", self.request.op);
@@ -202,18 +203,18 @@ impl Op {
         self.moving = true;
     }
 
-    /// Whether a rebuild may try to do with the stack itself.
+    /// True if a rebuild may try to use the stack itself.
     pub fn may_do_with_itself(&self) -> bool {
         self.itself != ReadsItself::InVain
     }
 
-    /// Whether an earlier rebuild may have left the stack in its place.
+    /// True if an earlier rebuild may have left the stack in its place.
     pub fn may_be_left_there(&self) -> bool {
         self.left_there
     }
 
-    /// Whether an earlier rebuild may have left the stack, right, in its place on `drive`, which did not say: it
-    /// could not be asked, or did not answer.
+    /// True if an earlier rebuild may have left the stack intact in its place on `drive`, which did not confirm it: the
+    /// drive could not be asked, or did not answer.
     pub fn may_lie_on(&self, drive: DriveId) -> bool {
         match self.itself {
             ReadsItself::May | ReadsItself::Now => self.left_there,
@@ -221,7 +222,7 @@ impl Op {
         }
     }
 
-    /// The stack itself cannot be read where it lies or lay: from now on it is regenerated from others.
+    /// The stack itself cannot be read in its present or former place: from now on it is regenerated from others.
     pub fn give_itself_up(&mut self) {
         assert!(self.reads_itself(), "{} gives up what it tried", self.request.op);
         self.itself = ReadsItself::InVain;
@@ -233,7 +234,7 @@ impl Op {
         self.failures.get_or_insert_default().drives.push(drive);
     }
 
-    /// A read gives no more than so many bytes.
+    /// Limits a read to `given` bytes.
     pub fn cut_short(&mut self, given: u64) {
         if let Work::Read { bytes, .. } = &mut self.request.work {
             *bytes = given.min(*bytes);
@@ -266,12 +267,12 @@ pub(crate) struct Answer<'a> {
     pub outcomes: &'a [DriveOutcome],
 }
 
-/// All operations that are not over.
+/// All open operations.
 pub(crate) struct Ops {
     open: OpMap<Op>,
-    /// Those that are worth no wake, by their group.
+    /// The operations that are not worth a wake, by group.
     while_awake: BTreeSet<(GroupId, OpId)>,
-    /// The highest number that the world has given an operation.
+    /// The highest number that the world has assigned to an operation.
     last: OpId,
     next_own: u64,
 }
@@ -306,7 +307,7 @@ impl Ops {
         removed
     }
 
-    /// The operations of `group` that are worth no wake of it, ascending.
+    /// The operations of `group` that are not worth a wake of it, ascending.
     pub fn while_awake(&self, group: GroupId) -> Vec<OpId> {
         let all = (group, OpId(0))..=(group, OpId(u64::MAX));
         self.while_awake.range(all).map(|(_, op)| *op).collect()
@@ -325,7 +326,7 @@ impl Ops {
         self.open.numbers()
     }
 
-    /// Whether space is reserved on `drive` for any operation.
+    /// True if space is reserved on `drive` for any operation.
     pub fn count_on(&self, drive: DriveId) -> bool {
         self.open.any(|op| op.reserved.contains(&drive))
     }
@@ -339,13 +340,13 @@ impl Ops {
         self.open.numbers().into_iter().filter(is_one).collect()
     }
 
-    /// Whether a visit to `group` is under way.
+    /// True if a visit to `group` is under way.
     pub fn visits(&self, group: GroupId) -> bool {
         self.open.any(|op| op.group == group && matches!(op.request.work, Work::Visit { .. }))
     }
 
-    /// Takes note of a number of the world's. False if it, or a higher one, was used before, or if it is none of the
-    /// world's.
+    /// Records a number that the world has assigned. False if it or a higher one was used before, or if it is not one
+    /// of the world's.
     pub fn note_number(&mut self, op: OpId) -> bool {
         assert!(self.last.0 < MIGRATOR_OPS, "the world's numbers lie below the engine's");
         let new = op > self.last && op.0 < MIGRATOR_OPS;
@@ -355,12 +356,12 @@ impl Ops {
         new
     }
 
-    /// Whether an operation may have this number: one of the world's, or one that was given out here.
+    /// True if an operation may have this number: one of the world's, or one that was assigned here.
     pub fn may_be_numbered(&self, op: OpId) -> bool {
         op.0 < MIGRATOR_OPS || (OWN_OPS..self.next_own).contains(&op.0)
     }
 
-    /// A number for an operation of the engine's own.
+    /// A number for one of the engine's own operations.
     pub fn own_number(&mut self) -> OpId {
         let op = OpId(self.next_own);
         assert!(!self.open.contains(op), "{op} is given out once");
@@ -368,12 +369,12 @@ impl Ops {
         op
     }
 
-    /// A number for a page that the engine asks for.
+    /// A number for a page that the engine requests.
     pub fn own_attempt(&mut self) -> Attempt {
         Attempt(self.own_number().0 as u32)
     }
 
-    /// Everything that is known of `blob` follows the move of its stack.
+    /// Updates all operations on the blob for the move of its stack.
     pub fn follow_move(&mut self, moved: &StackMove) {
         assert!(moved.from != moved.to, "a stack moves to another drive");
         self.open.change_each(|op| match &mut op.request.work {
@@ -392,7 +393,7 @@ impl Ops {
     }
 }
 
-/// A stack of a blob lies on another drive than before.
+/// A stack of a blob is on another drive than before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StackMove {
     pub blob: BlobId,

@@ -1,43 +1,45 @@
-//! The ways out of an overload: a clients' queue that has filled up.
+//! The relief of an overload: of a clients' queue that has filled up.
 //!
 //! Near the highest rate that a class can serve, its queue has two states. While it is short, groups are served whole,
-//! and nobody is overtaken by u. Once a burst has filled it, everybody is overtaken by u long before being served:
-//! batches close early, more time goes into switches, and less is served than comes. Such a queue stays full
-//! although the very same load would never have filled it. So it needs a push, which ends when it is short again:
+//! and no operation is overtaken by u. Once a burst has filled it, every operation is overtaken by u long before it is
+//! served: batches close early, more time goes into switches, and less is served than arrives. The queue then stays
+//! full, although the same load would never have filled it. So it needs relief, which ends when the queue is short
+//! again:
 //!
 //! ```text
 //!                 `from` of the depth is queued
-//!   Usual  ---------------------------------------->  Overloaded: whatever comes is refused, or may be overtaken by
-//!          <----------------------------------------              more than u, as the policy has it
+//!   Usual  ---------------------------------------->  Overloaded: new operations are refused, or may be overtaken
+//!          <----------------------------------------              by more than u, as the policy has it
 //!                 no more than `until` of it is
 //! ```
 //!
-//! Beyond the paper, whose rack stays as it is.
+//! This goes beyond the paper, whose rack stays overloaded.
 //!
-//! Invariants: it is looked at when an operation comes, and nothing else depends on it; what is queued already keeps
-//! the bound that it came with; operations of other priority classes are neither refused nor widened.
+//! Invariants: the state changes only when an operation arrives, and nothing else depends on it; operations that are
+//! queued already keep the bound that they arrived with; operations of other priority classes are neither refused nor
+//! widened.
 
 use crate::policy::{Relief, SchedulerPolicy};
 use crate::reorder::{QueueFull, Queued};
 
-/// Whether a clients' queue is overloaded. See the head of this file.
+/// The overload state of a clients' queue. See the head of this file.
 pub(crate) struct Overload {
     relief: Relief,
-    /// Operations queued from which on it is, and those down to which it stays so.
+    /// The queue length at which an overload begins, and the length down to which it lasts.
     from: usize,
     until: usize,
     on: bool,
 }
 
 impl Overload {
-    /// The queue of a class under `policy`, which is empty.
+    /// The state for a class's queue under `policy`, which is empty.
     pub fn new(policy: &SchedulerPolicy) -> Self {
         let share = |permille: u32| (u64::from(policy.queue_depth) * u64::from(permille) / 1_000) as usize;
         let (from, until) = (share(policy.overload.from_permille).max(1), share(policy.overload.until_permille));
         Self { relief: policy.overload.relief, from, until: until.min(from - 1), on: false }
     }
 
-    /// A client's operation comes while so many are queued: as it is to be queued, unless it is refused.
+    /// A client's operation arrives while `queued` are queued. Returns it as it is to be queued, or refuses it.
     pub fn admit(&mut self, item: Queued, queued: usize) -> Result<Queued, QueueFull> {
         self.on = if self.on { queued > self.until } else { queued >= self.from };
         assert!(self.until < self.from && (!self.on || queued > self.until), "it ends below where it begins");
@@ -68,7 +70,7 @@ mod tests {
         Queued { op: OpId(1), group: GroupId(0), weight: 1, switch_weight: 0, overtake_limit: 7, due: Time::MAX }
     }
 
-    /// The limit of what comes at each length of the queue; `None` where it is refused.
+    /// The limit of an operation that arrives at each length of the queue; `None` if it is refused.
     fn limits(relief: Relief, lengths: &[usize]) -> Vec<Option<u64>> {
         let mut overload = overload(relief);
         lengths.iter().map(|queued| overload.admit(item(), *queued).ok().map(|item| item.overtake_limit)).collect()

@@ -1,22 +1,22 @@
-//! Where a new blob goes: the book-keeping of capacity, the choice of a group, and of drives in it.
+//! Placement of a new blob: accounting of capacity, choice of a group, and choice of drives in it.
 //!
 //! Pelican, section 3, "Data placement", for any geometry. Each of the k + r stacks of a blob goes to another drive of
 //! one group.
-//! 1. *Group.* A random one with room; or, so that a migration wakes few groups, the one drawn last, until its share of
-//!    bytes is used up.
-//! 2. *Drives.* Those with most spare capacity, but no more than r in any domain whose loss loses media (tray,
-//!    chassis), for every kind of such domains at once: then losing one domain loses no blob. On Pelican's rack these
+//! 1. *Group.* A random one with room; or, so that a migration wakes few groups, the one chosen last, until its share
+//!    of bytes is used up.
+//! 2. *Drives.* The drives with most spare capacity, but at most r in any domain whose loss loses media (tray,
+//!    chassis), for every kind of these domains at once: then losing one domain loses no blob. On Pelican's rack these
 //!    are the three with most spare capacity of each of six chassis. Ties go to the lower drive id.
-//! 3. *Relaxed.* If no group can keep rule 2, because members are away or full or the geometry has too few domains, the
-//!    most stacks in one domain are kept as few as possible. A write is refused only when no group (that it is
-//!    pinned to) has k + r drives with room.
+//! 3. *Relaxed.* If no group can satisfy rule 2, because members are away or full or the geometry has too few domains,
+//!    the largest number of stacks in one domain is minimised. A write is refused only when no group (that its pin
+//!    allows) has k + r drives with room.
 //!
-//! Space is reserved by the choice, and settled, released or freed later.
+//! The choice reserves space, which is settled, released or freed later.
 //!
 //! Invariants:
-//! - used + reserved grows only by choices that fitted into what was believed to be spare;
-//! - the same calls with the same random stream give the same choices;
-//! - a blob's drives are in ascending order, so that the order of its stacks needs no record of its own;
+//! - used + reserved grows only by choices that fitted into the spare space as it was known;
+//! - the same calls with the same random stream return the same choices;
+//! - a blob's drives are in ascending order, so the order of its stacks needs no separate record;
 //! - room of a file system that drives share counts once (`host.rs`).
 
 mod host;
@@ -38,10 +38,10 @@ struct Space {
     capacity: u64,
     used: u64,
     reserved: u64,
-    /// How much less than `capacity - used` its last mount found to be free.
+    /// The amount by which the last mount found less than `capacity - used` free.
     shortfall: u64,
     away: bool,
-    /// It failed for good.
+    /// True if the drive failed permanently or is retired.
     retired: bool,
 }
 
@@ -52,40 +52,40 @@ impl Space {
     }
 }
 
-/// The group that writes of one pin go to, and payload bytes that may still go there.
+/// The group that writes of one pin go to, and the payload bytes that may still go there.
 #[derive(Clone, Copy)]
 struct Batch {
     group: GroupId,
     bytes_left: u64,
 }
 
-/// Which drives of a group come first, the rule of domains aside.
+/// The order of preference of a group's drives, apart from the rule of domains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DriveRule {
-    /// Those with most spare capacity (Pelican, section 3).
+    /// The drives with most spare capacity first (Pelican, section 3).
     #[default]
     MostSpare,
-    /// Any that have room, in random order: what Pelican compares its rule with (section 5).
+    /// All drives with room, in random order: Pelican compares its rule with this one (section 5).
     Random,
 }
 
-/// A blob that wants a place.
+/// A blob to be placed.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
     /// Bytes of each of its stacks.
     pub stack_bytes: u64,
     /// Its payload bytes.
     pub payload_bytes: u64,
-    /// Where it must lie.
+    /// The class or group in which it must be stored.
     pub pin: PinnedTo,
-    /// How a group is chosen for it.
+    /// The choice of a group for it.
     pub choice: GroupChoice,
-    /// Groups in which it may not lie.
+    /// Groups in which it must not be stored.
     pub excluded_groups: &'a [GroupId],
 }
 
 impl Wanted<'_> {
-    /// A blob that may lie in any group, drawn at random.
+    /// A blob that may be stored in any group, which is chosen at random.
     pub fn anywhere(payload_bytes: u64, stack_bytes: u64) -> Self {
         let (pin, choice) = (PinnedTo::Anywhere, GroupChoice::Random);
         Self { stack_bytes, payload_bytes, pin, choice, excluded_groups: &[] }
@@ -132,55 +132,56 @@ impl Placement {
         Self { rule, ..self }
     }
 
-    /// At boot: what `drive` holds in all, and what blobs take of it, in bytes. Reservations stay.
+    /// Sets, at boot, the total capacity of `drive` and the bytes that blobs use of it. Reservations stay.
     pub fn restate(&mut self, drive: DriveId, capacity_bytes: u64, used_bytes: u64) {
         let space = &mut self.drives[drive.index()];
         *space = Space { capacity: capacity_bytes, used: used_bytes, shortfall: 0, ..*space };
     }
 
-    /// A mount found so many bytes free. If that is less than believed, the drive takes less until a mount says
-    /// otherwise.
+    /// Records the free bytes found by a mount. If they are fewer than expected, the drive accepts less until another
+    /// mount finds more.
     pub fn set_free(&mut self, drive: DriveId, free_bytes: u64) {
         let space = &mut self.drives[drive.index()];
         let shortfall = space.capacity.saturating_sub(space.used).saturating_sub(free_bytes);
-        // The room of a shared file system is measured on its own, and may be all that a drive of it found.
+        // The room of a shared file system is measured separately, and may be all that a drive on it found.
         let is_hosts = self.hosts.of_mut(drive).is_some_and(|host| host.free <= free_bytes);
         space.shortfall = if is_hosts { 0 } else { shortfall };
     }
 
-    /// `free_bytes` are free, once, of file system number `host`, on which all of `drives` lie.
+    /// Records the free bytes of file system number `host`, which stores all of `drives`; they count once.
     pub fn set_host_free(&mut self, host: usize, drives: &[DriveId], free_bytes: u64) {
         let spaces = &self.drives;
         let reserved = |drive: DriveId| spaces.get(drive.index()).map_or(0, |space| space.reserved);
         self.hosts.measured(host, drives, free_bytes, reserved);
     }
 
-    /// Whether `drive` is away: it gets no stacks then. What is reserved on it stays so.
+    /// Records whether `drive` is away: then it gets no stacks. Its reservations stay.
     pub fn set_away(&mut self, drive: DriveId, away: bool) {
         self.drives[drive.index()].away = away;
     }
 
-    /// `drive` failed for good: it gets no stacks any more, whatever else is said of it.
+    /// Records that `drive` failed permanently or is retired: it gets no stacks until it is replaced.
     pub fn retire(&mut self, drive: DriveId) {
         self.drives[drive.index()].retired = true;
     }
 
-    /// Another drive, with nothing on it, is in the place of `drive`, which failed; or it is back, and nothing on it
-    /// counts.
+    /// Another drive, which is empty, is in the place of `drive`, which failed; or `drive` itself is back, and its data
+    /// does not count.
     pub fn replace(&mut self, drive: DriveId) {
         let space = &mut self.drives[drive.index()];
         assert!(space.retired, "{drive} failed before it is replaced");
         *space = Space { used: 0, shortfall: 0, retired: false, ..*space };
     }
 
-    /// `drive` failed, and stacks of so many bytes are lost beside those that were counted on it.
+    /// `drive` failed or is retired, and stacks of this number of bytes are lost in addition to those that were counted
+    /// on it.
     pub fn lose_more(&mut self, drive: DriveId, bytes: u64) {
         let space = &mut self.drives[drive.index()];
         assert!(space.retired, "{drive} failed before more of it is lost");
         space.used = space.used.saturating_add(bytes);
     }
 
-    /// Whether `drive` is away.
+    /// True if `drive` is away.
     pub fn is_away(&self, drive: DriveId) -> bool {
         self.drives[drive.index()].away
     }
@@ -190,8 +191,8 @@ impl Placement {
         self.own_spare(drive).min(self.hosts.spare(drive).unwrap_or(u64::MAX))
     }
 
-    /// Bytes that can still be reserved on all drives of groups together that have not failed, away or not. The room of
-    /// a file system that drives share is counted once.
+    /// Bytes that can still be reserved on all drives of groups together, away or not, except those that failed or are
+    /// retired. The room of a file system that drives share counts once.
     pub fn free_total(&self) -> u64 {
         let mut total = 0_u64;
         let mut of_hosts = BTreeMap::<usize, (u64, u64)>::new();
@@ -208,19 +209,19 @@ impl Placement {
         of_hosts.values().fold(total, |total, (sum, spare)| total.saturating_add(*sum.min(spare)))
     }
 
-    /// Bytes that the drive itself has left, whatever its file system has.
+    /// Bytes that the drive itself has left, regardless of its file system.
     fn own_spare(&self, drive: DriveId) -> u64 {
         self.drives[drive.index()].spare()
     }
 
-    /// Whether the file system of `drive` has room for all the stacks of a blob. Asked for each of them, as if all lay
-    /// there.
+    /// True if the file system of `drive` has room for all the stacks of a blob. The check of each drive assumes that
+    /// all of them are stored there.
     fn host_takes(&self, drive: DriveId, stack_bytes: u64) -> bool {
         let all = stack_bytes.saturating_mul(self.spread.stacks as u64);
         self.hosts.spare(drive).is_none_or(|spare| spare >= all)
     }
 
-    /// Bytes of `drive` that blobs use, reservations not counted.
+    /// Bytes of `drive` that blobs use, without reservations.
     pub fn used_bytes(&self, drive: DriveId) -> u64 {
         self.drives[drive.index()].used
     }
@@ -230,31 +231,30 @@ impl Placement {
         self.drives[drive.index()].reserved
     }
 
-    /// How many choices put more stacks into one domain than its loss may cost.
+    /// The number of choices that put more stacks into one domain than its loss may cost.
     pub fn relaxed_total(&self) -> u64 {
         self.relaxed
     }
 
-    /// Whether `group` has k + r drives that are there and can take `stack_bytes` more.
+    /// True if `group` has k + r drives that are present and can take `stack_bytes` more.
     pub fn has_room(&self, group: GroupId, stack_bytes: u64) -> bool {
         let fitting = self.groups[group.index()].iter().filter(|drive| self.takes(**drive, stack_bytes));
         fitting.count() >= self.spread.stacks
     }
 
-    /// Whether `group` would have room for stacks of `stack_bytes` if the drives were back that are away.
+    /// True if `group` would have room for stacks of `stack_bytes` if its drives that are away were back.
     pub fn has_room_away(&self, group: GroupId, stack_bytes: u64) -> bool {
         let members = self.groups[group.index()].iter().filter(|drive| self.host_takes(**drive, stack_bytes));
         let spaces = members.map(|drive| &self.drives[drive.index()]);
         spaces.filter(|space| !space.retired && space.spare() >= stack_bytes).count() >= self.spread.stacks
     }
 
-    /// The group that the next write of this pin goes to, if it has room: where writes stay with one for a while.
+    /// The group that the next write of this pin goes to, if it has room: where a batch of writes stays with one group.
     pub fn batch_group(&self, pin: PinnedTo) -> Option<GroupId> {
         self.batches.get(&pin).filter(|batch| batch.bytes_left > 0).map(|batch| batch.group)
     }
 
-    /// Chooses group and drives for a blob, and reserves their space. `None` means that no group in which it may lie
-    /// has room.
+    /// Chooses group and drives for a blob, and reserves their space. `None` means that no allowed group has room.
     pub fn choose(&mut self, wanted: &Wanted, rng: &mut Rng) -> Option<(GroupId, Vec<DriveId>)> {
         let Wanted { stack_bytes, payload_bytes, pin, choice, excluded_groups } = *wanted;
         let allowed =
@@ -274,10 +274,10 @@ impl Placement {
         Some((group, drives))
     }
 
-    /// Where in `group` a stack of `stack_bytes` can go that a blob on the drives `holders` has lost: a drive that is
-    /// there, has none of the blob and is not among `unfit`. One that keeps the rule of domains, or breaks it least;
-    /// of these, one whose domains hold fewest stacks of the blob already; and of these the one with most spare
-    /// capacity. Reserves nothing.
+    /// A place in `group` for a stack of `stack_bytes` that a blob on the drives `holders` has lost: a drive that is
+    /// present, has no stack of the blob and is not in `unfit`. Drives that keep the rule of domains, or break it
+    /// least, come first; of these, the ones whose domains already hold fewest stacks of the blob; of these, the one
+    /// with most spare capacity. Reserves nothing.
     pub fn choose_another(
         &self,
         group: GroupId,
@@ -297,7 +297,7 @@ impl Placement {
         })
     }
 
-    /// Reserves on `target`, which was chosen for it, what a blob on the drives `holders` has lost.
+    /// Reserves space on `target`, which was chosen for it, for the lost stack of a blob on the drives `holders`.
     pub fn reserve_another(&mut self, holders: &[DriveId], target: DriveId, stack_bytes: u64) {
         assert!(!holders.contains(&target), "{target} has no other stack of the blob");
         let mut stacks = self.left_of(holders);
@@ -306,8 +306,8 @@ impl Placement {
         self.reserve(target, stack_bytes);
     }
 
-    /// Reserves room on `drive` beside the stack of a blob that it has, for what takes its place. False if there is
-    /// none, or if the drive is not there.
+    /// Reserves room on `drive` for a replacement of a stack, beside the stack that is there. False if there is no
+    /// room, or if the drive is away or failed.
     pub fn reserve_beside(&mut self, drive: DriveId, stack_bytes: u64) -> bool {
         let has_room = self.is_in_use(drive) && self.free_bytes(drive) >= stack_bytes;
         if has_room {
@@ -316,8 +316,8 @@ impl Placement {
         has_room
     }
 
-    /// A stack of so many bytes that is not counted on `drive` is looked for there: what it takes is reserved, and was
-    /// taken for a shortfall until now.
+    /// Reserves the space of a stack of this number of bytes that is not counted on `drive`, and is looked for there.
+    /// That space counted as a shortfall until now.
     pub fn reserve_found(&mut self, drive: DriveId, stack_bytes: u64) {
         assert!(self.is_in_use(drive), "{drive} is there, and did not fail");
         let space = &mut self.drives[drive.index()];
@@ -333,12 +333,12 @@ impl Placement {
         self.hosts.of_mut(drive).into_iter().for_each(|host| host.reserved += bytes);
     }
 
-    /// Those of `drives` whose stacks still count.
+    /// The drives in `drives` that have not failed and are not retired.
     fn left_of(&self, drives: &[DriveId]) -> Vec<DriveId> {
         drives.iter().copied().filter(|drive| !self.drives[drive.index()].retired).collect()
     }
 
-    /// A blob was written: what was reserved on each of `drives` is now used, or as much of it as was needed.
+    /// A blob was written: the space reserved on each of `drives` is now used, or the part of it that was needed.
     pub fn settle(&mut self, drives: &[DriveId], reserved_bytes: u64, used_bytes: u64) {
         self.release(drives, reserved_bytes);
         for drive in drives {
@@ -348,7 +348,7 @@ impl Placement {
         }
     }
 
-    /// A blob was not written: what was reserved on each of `drives` is spare again.
+    /// A blob was not written: the space reserved on each of `drives` is spare again.
     pub fn release(&mut self, drives: &[DriveId], reserved_bytes: u64) {
         for drive in drives {
             let space = &mut self.drives[drive.index()];
@@ -361,19 +361,19 @@ impl Placement {
         }
     }
 
-    /// A stack was removed from `drive`. Saturates: the next boot restates what is used.
+    /// A stack was removed from `drive`. Saturates: the next boot sets the used bytes again.
     pub fn freed(&mut self, drive: DriveId, bytes: u64) {
         let space = &mut self.drives[drive.index()];
         space.used = space.used.saturating_sub(bytes);
         self.hosts.of_mut(drive).into_iter().for_each(|host| host.free = host.free.saturating_add(bytes));
     }
 
-    /// Whether `drive` is one of a group that has room for stacks of `stack_bytes`.
+    /// True if `drive`, a member of a group, has room for a stack of `stack_bytes`.
     fn takes(&self, drive: DriveId, stack_bytes: u64) -> bool {
         self.is_in_use(drive) && self.own_spare(drive) >= stack_bytes && self.host_takes(drive, stack_bytes)
     }
 
-    /// Whether `drive` is there, and not given up.
+    /// True if `drive` is present, has not failed and is not retired.
     fn is_in_use(&self, drive: DriveId) -> bool {
         let space = &self.drives[drive.index()];
         !space.away && !space.retired
@@ -387,14 +387,14 @@ impl Placement {
         fitting
     }
 
-    /// The group drawn last for `pin`, as long as its share of bytes lasts and it keeps the rule of domains.
+    /// The group chosen last for `pin`, as long as its share of bytes lasts and it keeps the rule of domains.
     fn stay(&self, wanted: &Wanted, allowed: &[GroupId]) -> Option<(GroupId, Vec<DriveId>)> {
         let GroupChoice::Batch { .. } = wanted.choice else { return None };
         let batch = self.batches.get(&wanted.pin).filter(|b| b.bytes_left > 0 && allowed.contains(&b.group))?;
         Some((batch.group, self.spread.strict(&self.candidates(batch.group, wanted.stack_bytes))?))
     }
 
-    /// Draws groups until one can keep the rule of domains; failing that, the one that breaks it least.
+    /// Draws groups until one can keep the rule of domains; if none can, returns the one that breaks it least.
     fn draw(&self, mut groups: Vec<GroupId>, stack_bytes: u64, rng: &mut Rng) -> Option<(GroupId, Vec<DriveId>)> {
         assert!(groups.len() <= self.groups.len(), "each group is drawn once");
         let mut fallbacks = vec![];
@@ -425,7 +425,7 @@ impl Placement {
     }
 }
 
-/// Brings `drives` into a random order, all orders being equally likely (Fisher and Yates).
+/// Shuffles `drives`; all orders are equally likely (Fisher and Yates).
 fn shuffle(drives: &mut [DriveId], rng: &mut Rng) {
     for last in (1..drives.len()).rev() {
         drives.swap(last, rng.below(last as u64 + 1) as usize);

@@ -7,11 +7,11 @@ use core::time::Duration;
 use model::{ClassId, GroupId};
 use serde::{Deserialize, Serialize};
 
-/// Whose work an operation is. Priority classes share a class's time by weighted fair queuing.
+/// The origin of an operation. Priority classes share a class's time by weighted fair queuing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PriorityClass {
-    /// Somebody waits for it.
+    /// A client waits for it.
     Client,
     /// Redundancy is missing until it is done.
     Rebuild,
@@ -31,14 +31,15 @@ const _: () = assert!(
     "a priority's number is its place in ALL"
 );
 
-/// Shares of a class's time, in any unit; only ratios matter. 0 means: only when nobody else wants the class.
+/// Shares of a class's time, in any unit; only ratios matter. With a share of 0, a priority class is served only when
+/// no other one wants the class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shares {
-    /// Of [`PriorityClass::Client`].
+    /// The share of [`PriorityClass::Client`].
     pub client: u32,
-    /// Of [`PriorityClass::Rebuild`]. Pelican's evaluation: as much as the clients.
+    /// The share of [`PriorityClass::Rebuild`]. Pelican's evaluation: the same as the clients'.
     pub rebuild: u32,
-    /// Of [`PriorityClass::Background`].
+    /// The share of [`PriorityClass::Background`].
     pub background: u32,
 }
 
@@ -61,39 +62,39 @@ pub enum Weighing {
     Operations,
     /// Its payload bytes.
     Bytes,
-    /// The estimated seconds of its transfer, in milliseconds.
+    /// The estimated time of its transfer, in milliseconds.
     Time,
-    /// The same, and the group switches before an operation count as well, with their expected time: u is how much
-    /// later than in the order of arrival an operation may be served, as Pelican has it in wall-clock time
+    /// As `Time`, and the group switches before an operation count as well, with their expected time. u is then the
+    /// delay of an operation against the order of arrival, which Pelican states in wall-clock time
     /// ([`crate::reorder`]).
     ServiceTime,
 }
 
-/// The relief of a clients' queue that has filled up (`overload.rs`).
+/// The response to a clients' queue that has filled up (`overload.rs`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relief {
-    /// None: what finds it full is refused, and nothing else changes (Pelican).
+    /// None: a request that finds the queue full is refused, and nothing else changes (Pelican).
     #[default]
     None,
-    /// New requests are refused until it has drained.
+    /// New requests are refused until the queue has drained.
     Shed,
-    /// New requests may be overtaken by so many times u until it has drained.
+    /// New requests may be overtaken by `times` times u until the queue has drained.
     Widen {
-        /// So many times.
+        /// The factor.
         times: u32,
     },
 }
 
-/// When a clients' queue has filled up and when it has drained, in thousandths of its depth, and its relief in between.
-/// Beyond the paper.
+/// The fill levels at which a clients' queue counts as filled up and as drained, in thousandths of its depth, and the
+/// relief in between. Beyond the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OverloadPolicy {
     /// The relief.
     pub relief: Relief,
-    /// It begins when this much is queued.
+    /// Fill level at which the relief starts.
     pub from_permille: u32,
-    /// It ends when no more than this is.
+    /// Highest fill level at which the relief ends.
     pub until_permille: u32,
 }
 
@@ -109,31 +110,31 @@ impl Default for OverloadPolicy {
 pub struct SchedulerPolicy {
     /// Operations that may be queued in each priority class; one more is rejected. Pelican: 1,000.
     pub queue_depth: u32,
-    /// u: how far an operation may be overtaken, in the unit of `weighing`. Pelican: 500 GB. 0 is FIFO.
+    /// u: the amount by which an operation may be overtaken, in the unit of `weighing`. Pelican: 500 GB. 0 is FIFO.
     pub overtake_limit: u64,
     /// The unit of `overtake_limit`.
     pub weighing: Weighing,
-    /// How long a client's operation may wait before no later one may be served before it ([`crate::fair`]). Beyond the
-    /// paper, which counts overtaking alone; `None`, without bound, in reproductions.
+    /// The time after which no later operation may be served before a waiting operation of a client ([`crate::fair`]).
+    /// Beyond the paper, which counts only overtaking; `None`, without bound, in reproductions.
     pub wait_limit: Option<Duration>,
-    /// Whether a new operation may join the group in service, within the same bound. Beyond the paper; off in
+    /// True if a new operation may join the group in service, within the same bound. Beyond the paper; off in
     /// reproductions.
     pub join_in_service: bool,
     /// Shares of the priority classes.
     pub shares: Shares,
-    /// How long one priority class may keep the class before another that waits gets its turn.
+    /// The time that one priority class may keep the class before another that waits gets its turn.
     pub quantum: Duration,
-    /// How long a priority class that has nothing queued keeps the class within its turn, so that who asks for one
-    /// operation after the other does not pay a switch for each (anticipatory scheduling; Iyer and Druschel 2001).
-    /// Beyond the paper; 0 in reproductions.
+    /// The time that a priority class without queued operations keeps the class within its turn, so that a client that
+    /// sends one operation after the other does not pay a switch for each (anticipatory scheduling; Iyer and Druschel
+    /// 2001). Beyond the paper; 0 in reproductions.
     pub anticipation: Duration,
-    /// The relief of queues that have filled up. Beyond the paper; none in reproductions.
+    /// The relief for queues that have filled up. Beyond the paper; none in reproductions.
     #[serde(default)]
     pub overload: OverloadPolicy,
 }
 
 impl SchedulerPolicy {
-    /// The largest u that an operation without one of its own can have.
+    /// The largest u of an operation that has no limit in its request.
     pub fn overtake_limit_max(&self) -> u64 {
         match self.overload.relief {
             Relief::Widen { times } => self.overtake_limit.saturating_mul(u64::from(times.max(1))),
@@ -142,21 +143,21 @@ impl SchedulerPolicy {
     }
 }
 
-/// How a write finds its group.
+/// The choice of a group for a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupChoice {
     /// A random group with room, for every write (Pelican, section 3).
     Random,
-    /// Stay with one random group for so many bytes, so that a migration wakes few groups and keys of a kind lie
+    /// One random group for this number of bytes, so that a migration wakes few groups and related keys are stored
     /// together.
     Batch {
-        /// Payload bytes that go to one group before another is drawn.
+        /// Payload bytes that go to one group before another is chosen.
         bytes: u64,
     },
 }
 
-/// When a group without work goes to sleep.
+/// The time at which a group without work goes to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdleTimeout {
@@ -166,7 +167,7 @@ pub enum IdleTimeout {
     Never,
 }
 
-/// How a read treats the stacks it does not strictly need.
+/// The treatment of the stacks that a read does not strictly need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadPolicy {
@@ -176,21 +177,21 @@ pub enum ReadPolicy {
     K,
 }
 
-/// Where data must lie.
+/// The required place of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PinnedTo {
-    /// Wherever there is room.
+    /// Any group with room.
     #[default]
     Anywhere,
-    /// In some group of this class.
+    /// Any group of this class.
     Class(ClassId),
-    /// In this group: a partition has its home there.
+    /// This group: it is the destination of a partition.
     Group(GroupId),
 }
 
 impl PinnedTo {
-    /// Whether a blob may lie in `group`, which is of `class`.
+    /// True if a blob may be stored in `group`, which is of `class`.
     pub fn allows(self, group: GroupId, class: ClassId) -> bool {
         match self {
             Self::Anywhere => true,
@@ -206,91 +207,92 @@ impl From<Option<ClassId>> for PinnedTo {
     }
 }
 
-/// What decides which staged versions move first.
+/// The order in which staged versions move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MoveOrder {
-    /// What was read through goes first, and then what was not; of each the oldest (SOHO).
+    /// Versions that were read through go first, then the others; the oldest of each first (SOHO).
     #[default]
     Processed,
     /// The oldest goes first, read or not.
     Age,
 }
 
-/// When staged data moves to the rack (SOHO's thresholds, Serviceable cold storage's rules).
+/// The conditions for moving staged data to the rack (SOHO's thresholds, Serviceable cold storage's rules).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MigrationPolicy {
-    /// Objects older than this move, however empty the workshop is; `None` is never. As `min_age`, not of what a rule
-    /// of the thermometer holds for.
+    /// Objects older than this move, even if the workshop is almost empty; `None` is never. Like `min_age`, it does not
+    /// apply to objects for which a rule of the thermometer holds.
     pub due_age: Option<Duration>,
-    /// Nothing younger than this moves, except above the critical threshold.
+    /// Objects younger than this do not move, except above the critical threshold.
     pub min_age: Duration,
-    /// Objects smaller than this are never cold of themselves; they move only above the critical threshold. 0 is no
-    /// floor.
+    /// Objects smaller than this never count as cold by themselves; they move only above the critical threshold. 0 is
+    /// no floor.
     pub min_bytes: u64,
     /// Above this share of the workshop's capacity (in thousandths) cold data moves when no client waits and the
     /// workshop is idle ([`crate::staging::idleness`]). SOHO: 300.
     pub regular_permille: u32,
-    /// Above this share (in thousandths) data moves whoever waits, in the order of `MoveRank`. SOHO: 800.
+    /// Above this share (in thousandths) data moves even if clients wait, in the order of `MoveRank`. SOHO: 800.
     pub critical_permille: u32,
-    /// A move that began above the critical threshold ends at this share (in thousandths); `None` is at the regular
-    /// one. SOHO does not say where a move ends; by what it counts, close to 0.
+    /// A move that started above the critical threshold ends at this share (in thousandths); `None` is the regular
+    /// threshold. SOHO does not state where a move ends; its counts suggest a share close to 0.
     #[serde(default)]
     pub drained_permille: Option<u32>,
-    /// What moves first for a threshold's sake.
+    /// The order of moves that a threshold causes.
     #[serde(default)]
     pub order: MoveOrder,
-    /// Packs grow to this size; an object at least this large is a blob of its own.
+    /// The size up to which packs grow; an object at least this large gets its own blob.
     pub pack_bytes: u64,
-    /// A pack holds at most so many objects.
+    /// The largest number of objects in a pack.
     pub pack_members: u32,
-    /// A pack smaller than `pack_bytes` is written all the same once its oldest member is `due_age` plus this old.
+    /// A pack smaller than `pack_bytes` is written anyway once its oldest member is `due_age` plus this old.
     pub linger: Duration,
     /// Migration writes that may be queued or in service at once.
     pub window: u32,
-    /// How often the workshop is looked through while something may be due.
+    /// The interval between scans of the workshop while something may be due.
     pub scan_interval: Duration,
-    /// Which objects are hot, and which are due by a rule. The world judges by it what it lists; its ages are of the
-    /// clock that the world's facts are of: wall time in the server.
+    /// The rules for hot objects, and for objects that are due. The world applies them to its listings; its ages are by
+    /// the clock of the world's events: wall time in the server.
     #[serde(default)]
     pub thermometer: Thermometer,
-    /// What is due waits for the next pass of checks, which has it in memory, instead of being read for the move alone
-    /// (Serviceable cold storage: migration on the scrub's schedule). Thresholds do not wait. Only where there are
-    /// passes ([`RackPolicy::checks`]).
+    /// Objects that are due wait for the next pass of checks, which has them in memory, instead of being read only for
+    /// the move (Serviceable cold storage: migration on the scrub's schedule). Thresholds do not wait. Has an effect
+    /// only with passes ([`RackPolicy::checks`]).
     #[serde(default)]
     pub due_with_checks: bool,
 }
 
-/// When staged data is read and checked.
+/// The schedule for reading and checking staged data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CheckPolicy {
-    /// Every staged version is checked once in so long; `None` is never.
+    /// The time in which every staged version is checked once; `None` is never.
     pub every: Option<Duration>,
-    /// Bytes that are kept in memory, at most, from their check until their pack is written.
+    /// The most bytes that are kept in memory from their check until their pack is written.
     pub memory_bytes: u64,
 }
 
-/// What keeps an idle group spinning beyond its idle timeout ([`crate::spin_down`]), unless its class or its permits
-/// are wanted for others. By default nothing does, as in Pelican, but a rebuild or a migration that is about to go on.
+/// The conditions under which an idle group keeps spinning beyond its idle timeout ([`crate::spin_down`]), unless its
+/// class or its permits are wanted for others. By default only a rebuild or a migration that is about to continue keeps
+/// it spinning; otherwise as in Pelican.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SpinDownPolicy {
-    /// So long after it was ready it does not go to sleep.
+    /// The group does not go to sleep before this time has passed since it was ready.
     pub min_gap: Duration,
-    /// While a drive of it has used up its starts of the day, it does not go to sleep before the next one.
+    /// True if a group with a drive that has used up its starts of the day does not go to sleep before the next day.
     pub keeps_exhausted: bool,
 }
 
-/// How the blobs of a rack are read through for damage ([`crate::scrub`]). By default they are not, as in Pelican.
+/// The schedule of scrubs, which read blobs for damage ([`crate::scrub`]). By default there are none, as in Pelican.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ScrubPolicy {
-    /// Every blob is read once in this time; `None` is never.
+    /// The time in which every blob is read once; `None` is never.
     pub period: Option<Duration>,
-    /// So long after the last work of others a step may begin in a group that is awake for them.
+    /// A step may start in a group that is awake for other work until this long after the last of that work.
     pub ride_along: Duration,
-    /// So often on a day a group may be woken for its pass alone.
+    /// The number of times per day that a group may be woken only for its pass.
     pub starts_per_day: u32,
-    /// Payload bytes that one step reads at most, in whole stripes and at least one: what waits for a class waits no
-    /// longer for a scrub than that takes.
+    /// The most payload bytes that one step reads, in whole stripes and at least one. Operations that wait for a class
+    /// wait at most the time of a step for a scrub.
     pub step_bytes: u64,
 }
 
@@ -300,74 +302,75 @@ impl Default for ScrubPolicy {
     }
 }
 
-/// When drives are asked for their health, and what follows from it. By default they are not asked, as in Pelican.
+/// The schedule for asking drives for their health, and the reaction. By default they are not asked, as in Pelican.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HealthPolicy {
-    /// A drive that is mounted anyway is asked if so much modelled time has passed since the last time; `None` is
-    /// never.
+    /// A drive that is mounted for another reason is asked if this much modelled time has passed since the last time;
+    /// `None` is never.
     pub every: Option<Duration>,
-    /// A drive with more bad sectors than this, whose number rises, is retired; `None` is none.
+    /// A drive is retired if it has more bad sectors than this, and their number rises; `None` retires no drive.
     pub drain_above: Option<u64>,
 }
 
-/// For traces of policies that have no such interval.
+/// The default for traces with policies that lack the interval.
 fn hour() -> Duration {
     Duration::from_hours(1)
 }
 
-/// Everything an operator may set about a rack.
+/// All settings of an operator for a rack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RackPolicy {
     /// The schedulers.
     pub scheduler: SchedulerPolicy,
-    /// How writes find their group.
+    /// The choice of groups for writes.
     pub group_choice: GroupChoice,
-    /// When groups sleep.
+    /// The time at which groups sleep.
     pub idle_timeout: IdleTimeout,
-    /// How reads treat spare stacks.
+    /// The treatment of spare stacks by reads.
     pub read_policy: ReadPolicy,
-    /// Starts a drive may use on one day for work nobody waits for. Clients may exceed it; that is reported.
+    /// Starts that a drive may use on one day for background work. Clients may exceed it; that is reported.
     pub starts_per_day: u32,
-    /// What keeps an idle group spinning.
+    /// The conditions that keep an idle group spinning.
     #[serde(default)]
     pub spin_down: SpinDownPolicy,
-    /// How much longer than the hardware takes a drive's answer may be under way before the drive is done without: the
-    /// time the host takes to pass on commands and answers.
+    /// The time that a drive's answer may take beyond the time of the hardware before the rack continues without the
+    /// drive: the time in which the host passes on commands and answers.
     pub host_slack: Duration,
-    /// How long reads, writes and syncs of a drive may take.
+    /// Time limits of reads, writes and syncs of a drive.
     #[serde(default)]
     pub deadlines: Deadlines,
-    /// When staged data moves.
+    /// The conditions for moving staged data.
     pub migration: MigrationPolicy,
-    /// When staged data is read and checked.
+    /// The schedule for checking staged data.
     #[serde(default)]
     pub checks: CheckPolicy,
-    /// A blob so many thousandths of which are dead is evacuated at its group's wake: the rest is copied back and the
-    /// blob removed. 1000 is: only blobs that are dead as a whole are removed.
+    /// A blob with at least this many thousandths of dead bytes is evacuated when its group wakes: the rest is copied
+    /// back and the blob removed. With 1000, only blobs that are completely dead are removed.
     pub evacuate_permille: u32,
-    /// A drive that was away for so long is given up without an operator's word, if nothing stands against it
+    /// A drive that was away this long is given up without an operator's decision, if nothing prevents it
     /// ([`crate::AbsenceView`]); `None` is never.
     #[serde(default)]
     pub give_up_after: Option<Duration>,
-    /// Whether a drive that was given up so is started with its group now and again: if it is back, it is recognised.
+    /// True if a drive that was given up in this way is started with its group from time to time, and recognised if it
+    /// is back.
     #[serde(default)]
     pub tries_given_up: bool,
-    /// Whether a stack that was rebuilt is read back before its blob counts it. It takes as long again as writing it;
-    /// the paper does not say that it does so, and its figures leave no time for it. Off in reproductions.
+    /// True if a rebuilt stack is read back before its blob counts it, which takes as long again as writing it. The
+    /// paper does not mention it, and its figures leave no time for it. Off in reproductions.
     pub rebuild_read_back: bool,
-    /// Whether a blob that was written is read back before it counts. It takes as long again as writing it; the paper
-    /// of BuffPack and OffPack counts every write once. Off in its reproduction alone: nothing that holds bytes leaves
-    /// it out.
+    /// True if a written blob is read back before it counts, which takes as long again as writing it. The paper of
+    /// BuffPack and OffPack counts every write once. Off only in its reproduction: every instance that stores real data
+    /// reads back.
     pub write_read_back: bool,
-    /// Modelled time between two checkpoints of a repartition job, at least.
+    /// The minimum modelled time between two checkpoints of a repartition job.
     #[serde(default = "hour")]
     pub checkpoint_interval: Duration,
-    /// How it is read through for damage.
+    /// The schedule of scrubs.
     #[serde(default)]
     pub scrub: ScrubPolicy,
-    /// When drives are asked for their health, and what follows from it.
+    /// The schedule for asking drives for their health, and the reaction.
     #[serde(default)]
     pub health: HealthPolicy,
-    /// The classes that this instance owns; empty is all.
+    /// The classes that this instance owns; all if empty.
     pub classes: Vec<ClassId>,
 }

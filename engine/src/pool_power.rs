@@ -1,26 +1,28 @@
-//! The power of the pool's drives: when one that idles may stop, and when it is started again.
+//! The power of the pool's drives: when an idle drive may stop, and when it is started again.
 //!
-//! The rotation ([`crate::shift`]) says which of its drives it has no use for, and which it needs; so does whoever
-//! reads what lies on one. Here that becomes starts and stops:
+//! The rotation ([`crate::shift`]) reports the drives that it does not need and those that it needs; other readers of a
+//! drive report that they need it. This module turns the reports into starts and stops:
 //!
 //! ```text
 //!             idle                stopped              wanted, permitted           started
 //!  Spinning --------> Stopping -----------> Standby ----------------------> Starting --------> Spinning
 //! ```
 //!
-//! 1. A drive that idles stops, unless it was started just now or has used up its starts of the day
-//!    ([`SpinDownPolicy::stays_until`]): then it spins on until that is over, or somebody wants it.
-//! 2. Whoever wants a drive that spins is answered at once. One that stands still needs a permit to start, for which it
-//!    is asked before any group: clients wait for it. All else that a start takes is reserved at all times, so it
-//!    waits for starts under way and for nothing else ([`crate::ledger`]).
-//! 3. A drive that does not start is answered for, and counts as standing still; whoever wants it again has it tried
-//!    again. One that does not stop spins on, and is sent another stop after [`STOP_PAUSE`].
-//! 4. Once the rack closes none is stopped any more: the log is written to until the end.
-//! 5. A drive that somebody else started spins without a permit, which cannot be helped. It is stopped as in 1, but not
-//!    before [`STOP_PAUSE`] is over: whoever it was may come again. That start wears it like any other: it is counted.
+//! 1. A drive that idles stops, unless it was started recently or has used up its starts of the day
+//!    ([`SpinDownPolicy::stays_until`]): then it keeps spinning until that has passed, or until it is wanted.
+//! 2. A request for a drive that spins is answered at once. A drive that stands still needs a permit to start, which is
+//!    requested before those of any group, because clients wait for it. Everything else that a start takes is reserved
+//!    at all times, so it waits for starts under way and for nothing else ([`crate::ledger`]).
+//! 3. If a drive does not start, its request is answered with a failure, and the drive counts as standing still; the
+//!    next request tries it again. A drive that does not stop keeps spinning, and is sent another stop after
+//!    [`STOP_PAUSE`].
+//! 4. Once the rack closes, no drive is stopped any more: the log is written until the end.
+//! 5. A drive that something else started spins without a permit; this cannot be avoided. It is stopped as in 1, but
+//!    not before [`STOP_PAUSE`] has passed, since the other user may come again. That start wears the drive like any
+//!    other, so it counts in the budget.
 //!
-//! Invariants: no drive of the pool is started but under a permit; each start is counted; whoever wants a drive is
-//! answered once for each time that it spins or fails.
+//! Invariants: a drive of the pool is started only under a permit; each start is counted; a request for a drive is
+//! answered once, when the drive spins or fails to start.
 
 use crate::action::Action;
 use crate::budget::StartBudget;
@@ -37,8 +39,8 @@ use model::{Attempt, DriveId, PoolDriveId, Time};
 #[cfg(test)]
 mod tests;
 
-/// Between a stop that failed, or that somebody else undid, and the next one: what stood against it may be over by
-/// then, and a drive is not stopped and started every few seconds.
+/// Pause between a stop that failed, or that something else undid, and the next one. The cause may have passed by then,
+/// and a drive is not stopped and started every few seconds.
 pub const STOP_PAUSE: Duration = Duration::from_mins(10);
 
 /// The power of a drive of the pool.
@@ -54,16 +56,16 @@ pub enum PoolDrivePhase {
     Starting,
 }
 
-/// What is known of the power of a drive of the pool.
+/// The known state of the power of a drive of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolDriveView {
-    /// Its power.
+    /// The phase of its power.
     pub phase: PoolDrivePhase,
     /// It waits for a permit to start.
     pub waits: bool,
     /// Starts on the day.
     pub starts_today: u32,
-    /// Starts since boot.
+    /// Starts that were commanded since boot.
     pub starts: u64,
 }
 
@@ -74,15 +76,15 @@ struct Pooled {
     attempt: Attempt,
     idle: bool,
     wanted: bool,
-    /// Since when it spins.
+    /// The time since which it spins.
     ready_at: Time,
-    /// It is sent no stop before: the last one failed, or was undone.
+    /// It is sent no stop before then: the last one failed, or was undone.
     stop_from: Time,
     starts: u64,
 }
 
 impl Pooled {
-    /// Whether it does the command of this number, of which this is the phase.
+    /// True if it executes the command `attempt`, whose phase is `phase`.
     fn does(&self, phase: PoolDrivePhase, attempt: Attempt) -> bool {
         self.phase == phase && self.attempt == attempt
     }
@@ -106,7 +108,7 @@ impl PoolPower {
         Self { drives: vec![spins; drive_count], budget, starts_per_day, spin_down }
     }
 
-    /// Takes note of what happened to `drive`. Of one that the rack has not, nothing.
+    /// Applies what happened to `drive`. Ignored if the rack has no such drive.
     pub fn take_note(&mut self, drive: PoolDriveId, event: PoolDriveEvent, ledger: &mut Ledger, step: &mut Step) {
         let Some(one) = self.drives.get_mut(drive.index()) else { return };
         match event {
@@ -135,7 +137,7 @@ impl PoolPower {
                 one.stop_from = step.now + STOP_PAUSE;
                 self.budget.record(of_budget(drive), step.now);
             }
-            // It was started from here meanwhile; or an answer comes late.
+            // The drive was started from here meanwhile, or the answer is late.
             PoolDriveEvent::Spins
             | PoolDriveEvent::Started(_)
             | PoolDriveEvent::Stopped(_)
@@ -143,7 +145,7 @@ impl PoolPower {
         }
     }
 
-    /// Answers, starts and, unless the rack `closes`, stops whatever can be.
+    /// Sends all answers and starts that can be sent, and the stops unless the rack `closes`.
     pub fn go_on(&mut self, ledger: &mut Ledger, closes: bool, step: &mut Step) {
         for drive in (0..self.drives.len() as u32).map(PoolDriveId) {
             let one = self.drives[drive.index()];
@@ -177,7 +179,7 @@ impl PoolPower {
         idle.map(|drive| self.stays_until(drive, now)).min().unwrap_or(Time::MAX)
     }
 
-    /// What is known of `drive`; `None` if the rack has no such drive.
+    /// The state of `drive`; `None` if the rack has no such drive.
     pub fn view(&self, drive: PoolDriveId, now: Time) -> Option<PoolDriveView> {
         let one = self.drives.get(drive.index())?;
         let waits = one.phase == PoolDrivePhase::Standby && one.wanted;
@@ -185,11 +187,12 @@ impl PoolPower {
         Some(PoolDriveView { phase: one.phase, waits, starts_today, starts: one.starts })
     }
 
-    /// Until when `drive`, which spins, spins on.
+    /// The time until which `drive`, which spins, keeps spinning.
     fn stays_until(&self, drive: PoolDriveId, now: Time) -> Time {
         let is_exhausted = self.budget.starts_today(of_budget(drive), now) >= self.starts_per_day;
         let Pooled { ready_at, stop_from, .. } = self.drives[drive.index()];
-        // A stop is a start later on the same day, most often; groups stay for this only where the operator says so.
+        // A stop mostly means another start on the same day. Groups stay awake for this only if the operator chooses
+        // so.
         let policy = SpinDownPolicy { keeps_exhausted: true, ..self.spin_down };
         policy.stays_until(&Spinning { ready_at, is_exhausted, recovery_reserved: false }, now).max(stop_from)
     }

@@ -1,26 +1,25 @@
-//! The rack: the one place that decides, over all classes this instance owns.
+//! The rack: makes all decisions, for all classes that this instance owns.
 //!
-//! `apply` takes a fact, updates belief, and lets every class it concerns go on as far as it can. Nothing in it fails:
-//! what makes no sense is rejected in an action, what comes late is ignored.
+//! `apply` takes an event, updates the state, and advances every affected class as far as possible. It never fails: it
+//! rejects invalid requests in an action and ignores late answers.
 //!
-//! Each part keeps a state of its own and knows nothing of the others; the rack asks them in turn and passes on what
-//! follows:
-//! - [`crate::drives`] what each drive is doing, with [`crate::ledger`] (permits) and [`crate::budget`] (starts);
-//! - [`crate::class`] which group of a class is up, its queues ([`crate::fair`]) and what is in service;
-//! - [`crate::ops`] operations that are not over; [`crate::placement`] space; [`crate::room`] whether the rack is full;
-//! - [`crate::absence`] drives that are away, and when one is given up; [`crate::health`] those that wear out;
-//! - [`crate::initialisation`] which groups were never woken; [`crate::reclaim`] dead bytes; [`crate::rebuild`] failed
-//!   drives; [`crate::scrub`] what is read through; [`crate::staging`] migration; [`crate::jobs`] repartition jobs;
-//! - [`crate::pool_power`] when drives of the pool of small records sleep;
-//! - [`crate::blocked`] which classes need not be looked at.
+//! Each part has its own state and does not know the others; the rack asks them in turn and passes on the consequences:
+//! - [`crate::drives`]: the phase of each drive, with [`crate::ledger`] (permits) and [`crate::budget`] (starts);
+//! - [`crate::class`]: the awake group of a class, its queues ([`crate::fair`]) and the operation in service;
+//! - [`crate::ops`]: open operations; [`crate::placement`]: space; [`crate::room`]: whether the rack is full;
+//! - [`crate::absence`]: drives that are away, and when the rack gives one up; [`crate::health`]: drives that wear out;
+//! - [`crate::initialisation`]: groups that were never woken; [`crate::reclaim`]: dead bytes; [`crate::rebuild`]:
+//!   failed drives; [`crate::scrub`]: scrubs; [`crate::staging`]: migration; [`crate::jobs`]: repartition jobs;
+//! - [`crate::pool_power`]: sleep of the drives in the pool of small records;
+//! - [`crate::blocked`]: classes that need not be looked at.
 //!
-//! `admission.rs` takes operations in and ends them, `switching.rs` moves a class between its groups, `service.rs`
-//! takes one operation at a time through a class, `reclaiming.rs`, `rebuilding.rs` and `scrubbing.rs` do so with dead
-//! blobs, lost stacks and what is read through, `jobs.rs` with the steps of repartition jobs, `initialising.rs` wakes
-//! what was never woken, `health.rs` empties what wears out, `view.rs` and `cost.rs` answer questions.
+//! `admission.rs` admits and ends operations, `switching.rs` switches a class between its groups, `service.rs` serves
+//! one operation of a class at a time. `reclaiming.rs`, `rebuilding.rs` and `scrubbing.rs` serve dead blobs, lost
+//! stacks and scrubs, and `jobs.rs` the steps of repartition jobs. `initialising.rs` wakes groups that were never
+//! woken, `health.rs` empties drives that wear out, `view.rs` and `cost.rs` answer questions.
 //!
-//! Invariants: every operation that was taken in is answered once; nothing is taken in after `Closing`; what a part has
-//! left behind for others is passed on before `apply` returns.
+//! Invariants: every admitted operation is answered once; nothing is admitted after `Closing`; the notices that a part
+//! has for others are passed on before `apply` returns.
 
 mod absent;
 mod admission;
@@ -70,26 +69,26 @@ use model::{Attempt, ClassId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
 /// Counters since boot, for status and reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Drive starts that were asked for.
+    /// Drive starts that were requested.
     pub drive_starts: u64,
     /// Group wakes, by the priority class that caused them (in the order of
     /// [`PriorityClass::ALL`](crate::PriorityClass::ALL)).
     pub group_wakes: [u64; 3],
-    /// Of those by background work, wakes for nothing but initialisation.
+    /// The background wakes that were only for an initialisation.
     pub initialisation_wakes: u64,
-    /// Of those by background work, wakes for nothing but a scrub.
+    /// The background wakes that were only for a scrub.
     pub scrub_wakes: u64,
-    /// Time from wanting another group to having it ready, over all classes.
+    /// Time from the decision to switch to another group until it was ready, over all classes.
     pub switching: Duration,
     /// Payload bytes of finished reads.
     pub read_bytes: u64,
     /// Payload bytes of finished writes.
     pub written_bytes: u64,
-    /// Of those, by migration.
+    /// The part of the written bytes that migration wrote.
     pub migrated_bytes: u64,
-    /// Payload bytes given back by reclaimed blobs.
+    /// Payload bytes freed by reclaimed blobs.
     pub reclaimed_bytes: u64,
-    /// Bytes of stacks that were rebuilt, or regenerated in their places.
+    /// Bytes of stacks that were rebuilt, or regenerated in place.
     pub rebuilt_bytes: u64,
     /// Payload bytes that scrubs have read.
     pub scrubbed_bytes: u64,
@@ -101,7 +100,7 @@ pub struct Stats {
     pub missed_deadlines: u64,
 }
 
-/// All that is decided about a rack. See the head of this file.
+/// All decisions about a rack. See the head of this file.
 pub struct Rack {
     setup: Setup,
     drives: Drives,
@@ -118,11 +117,11 @@ pub struct Rack {
     scrubber: Scrubber,
     absences: Absences,
     health: Health,
-    /// Drives that are being retired, or were.
+    /// Drives that are being retired, or have been.
     retiring: BTreeSet<DriveId>,
-    /// Drives that the rack gave up itself: nobody has said that they draw no power.
+    /// Drives that the rack itself gave up: it is not known that they draw no power.
     gave_up: BTreeSet<DriveId>,
-    /// Of those, drives that were there when they were tried, and of which the world was not asked to say more.
+    /// Drives in `gave_up` that answered when they were tried, and that the world has not been asked to take back yet.
     recognised: Vec<DriveId>,
     jobs: Jobs,
     reclaim: Reclaim,
@@ -135,7 +134,7 @@ pub struct Rack {
 }
 
 impl Rack {
-    /// A rack of which nothing is known yet: every drive is away until it is reported.
+    /// A rack in an unknown state: every drive is away until it is reported.
     pub fn new(spec: RackSpec, layout: Layout, policy: RackPolicy, seed: u64) -> Self {
         let groups: Vec<Vec<DriveId>> = layout.groups.iter().map(|group| group.drives.clone()).collect();
         let class_of: Vec<ClassId> = layout.groups.iter().map(|group| group.class).collect();
@@ -171,7 +170,7 @@ impl Rack {
         }
     }
 
-    /// Takes note of `event` and appends to `actions` what is to be done about it. `now` never goes back.
+    /// Applies `event` and appends the resulting actions to `actions`. `now` never decreases.
     pub fn apply(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
         assert!(now >= self.now, "time goes back from {} to {now}", self.now);
         self.now = now;
@@ -262,7 +261,7 @@ impl Rack {
         }
     }
 
-    /// When to send [`Event::DeadlineReached`], if nothing happens before; [`Time::MAX`] is never.
+    /// The time to send [`Event::DeadlineReached`] if no other event comes before; [`Time::MAX`] is never.
     pub fn next_deadline(&self) -> Time {
         if !self.booted {
             return Time::MAX;
@@ -279,11 +278,10 @@ impl Rack {
         classes.min(others).min(self.jobs.deadline()).min(self.initialisation.deadline(self.now))
     }
 
-    /// Every class goes on as far as it can, then the migrator has its say. Rebuilds that are queued in the place of
-    /// those that ended may go on at once; each round uses up some of a page, a pass, or a group that is to be
-    /// initialised, so this comes to an end.
+    /// Advances every class as far as possible, then polls the migrator. When rebuilds end, queued ones may start at
+    /// once. Each round uses up some of a page, a pass, or a group that is to be initialised, so the loop terminates.
     fn go_on(&mut self, step: &mut Step) {
-        // Before any group asks for permits: clients wait for these drives.
+        // Before any group asks for permits, since clients wait for these drives.
         self.pool.go_on(&mut self.drives.ledger, self.closing, step);
         if !self.closing {
             self.drives.retry(step);
@@ -325,7 +323,7 @@ impl Rack {
         }
     }
 
-    /// Passes on what drives have left behind.
+    /// Passes on the notices of drives.
     fn follow_drives(&mut self) {
         while let Some(notice) = self.drives.next_notice() {
             match notice {
@@ -358,7 +356,7 @@ impl Rack {
         }
     }
 
-    /// Refuses everything that is queued. What is in service ends; the classes then put their groups to sleep.
+    /// Refuses all queued operations. Operations in service end; the classes then put their groups to sleep.
     fn close(&mut self, step: &mut Step) {
         self.closing = true;
         let in_service: Vec<OpId> = self.classes.iter().filter_map(|class| Some(class.in_service?.op)).collect();
@@ -414,12 +412,12 @@ impl Rack {
         &mut self.classes[self.setup.class_of(group).index()]
     }
 
-    /// Unblocks the classes that `event`, which is about to be taken note of, may concern. A kind of event that is not
-    /// named here concerns all, so that a new one is safe without being named.
+    /// Unblocks the classes that `event`, which is applied next, may affect. Kinds of events that are not listed here
+    /// affect all classes, so a new kind is safe without being listed.
     fn unblock(&mut self, event: &Event) {
         let concerned = match event {
-            // To be queued concerns no class that waits for drives, nor does a check of staged data; a read that is cut
-            // short ends next.
+            // A class that waits for drives is not affected by an operation that is queued or by a check of staged
+            // data. A read that was cut short ends with its next event.
             Event::Submitted(_)
             | Event::SubmittedWhileAwake(_)
             | Event::SubmittedForJob { .. }
@@ -449,7 +447,7 @@ impl Rack {
         }
     }
 
-    /// Until when `class`, which has gone on as far as it can, is blocked; `None` if it is not.
+    /// The time until which `class` is blocked after it advanced as far as possible; `None` if it is not blocked.
     fn blocked_until(&self, class: ClassId) -> Option<Time> {
         let state = &self.classes[class.index()];
         match state.phase {

@@ -1,32 +1,32 @@
-//! Reading ahead: what else is read for a reader of many objects while the group of one of them is awake, so that the
-//! order in which it asks does not decide how often groups wake.
+//! Reading ahead: the additional bytes that are read for a reader of many objects while the group of one of them is
+//! awake, so that the order of its requests does not decide how often groups wake.
 //!
-//! Who copies a tree asks for key after key, and neighbours by key lie in any group. A wake costs as much time as
-//! reading some gigabytes, so that what such a reader will want of a group is better read at once, into room of the
-//! spool that nobody uses.
+//! A client that copies a tree requests key after key, and neighbouring keys may be in any group. A wake takes as long
+//! as reading some gigabytes. So the bytes of a group that the client will want are better read together, into room of
+//! the spool that is otherwise unused.
 //!
-//! 1. A [`Scan`] is what is known of those who read one bucket: how many objects they asked for of late, whether in the
-//!    order of the keys, and how much of what was read ahead for them they took. From that follows its *window*: how
-//!    many bytes of cold objects, in key order from the one that was asked for, it is worth looking ahead
+//! 1. A [`Scan`] describes the readers of one bucket: the number of recent requests, whether they follow the order of
+//!    the keys, and how much of the bytes read ahead for them they took. From that follows its *window*: the number of
+//!    bytes of cold objects, in key order from the requested one, that it is worth looking ahead
 //!    ([`Scan::window_bytes`]). The window counts the objects of every group, so that each group gets its part of the
-//!    spool: a tree that is larger is read in rounds of a window, with one wake of each group in a round.
-//! 2. When the group of an object that was asked for gets up, the world shows the objects in the window to a [`Plan`],
-//!    which picks those that lie in this group. What it picked is read in whole stripes, in the order in which it lies
-//!    on the drives ([`Plan::into_reads`]).
-//! 3. These are reads of clients that are worth no wake of their own ([`SubmittedWhileAwake`]): queued, charged and
-//!    overtaken like any other read of that group. So the bound on how long others wait ([`crate::fair`]) is what it
-//!    was.
+//!    spool: a larger tree is read in rounds of a window, with one wake of each group per round.
+//! 2. When the group of a requested object becomes ready, the world shows the objects in the window to a [`Plan`],
+//!    which selects those of this group. They are read in whole stripes, in their order on the drives
+//!    ([`Plan::into_reads`]).
+//! 3. These reads belong to the client class but do not justify a wake ([`SubmittedWhileAwake`]). They are queued,
+//!    charged and overtaken like any other read of that group, so the bound on the waiting time of others
+//!    ([`crate::fair`]) does not change.
 //!
 //! [`SubmittedWhileAwake`]: crate::Event::SubmittedWhileAwake
 //!
-//! Bounds, whatever the readers do:
-//! - what was read ahead and not taken is at most [`SHARE_PERMILLE`] of the spool, and goes before anything that was
-//!   asked for when a recall needs room;
-//! - a plan goes on for [`PLAN_TIME_MAX`] at most, with [`READS_AT_ONCE`] reads in the queue at a time, and looks at
-//!   [`PLAN_OBJECTS_MAX`] objects at most;
-//! - a reader that does not take what was read for it is read less and less ahead, down to nothing.
+//! Bounds, for any behaviour of the readers:
+//! - unread bytes that were read ahead are at most [`SHARE_PERMILLE`] of the spool, and are evicted before requested
+//!   bytes when a recall needs room;
+//! - a plan lasts for at most [`PLAN_TIME_MAX`], has at most [`READS_AT_ONCE`] reads in the queue at a time, and
+//!   examines at most [`PLAN_OBJECTS_MAX`] objects;
+//! - if a reader does not take what was read for it, ever less is read ahead for it, down to nothing.
 //!
-//! Moments are since any fixed one, and wall time: they are about people and their clients.
+//! Times are relative to any fixed moment, in wall time: they concern people and their clients.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -35,52 +35,53 @@ use core::ops::{ControlFlow, Range};
 use core::time::Duration;
 use model::{BlobId, GroupId};
 
-/// The part of the spool that may hold what was read ahead and not taken yet, in thousandths.
+/// The part of the spool that unread bytes that were read ahead may use, in thousandths.
 pub const SHARE_PERMILLE: u64 = 750;
-/// The same for a scan that has asked for fewer than [`EVIDENCE`] objects: one of them may be all that it wants.
+/// The same for a scan with fewer than [`EVIDENCE`] requested objects: one of them may be all that it wants.
 const FIRST_PERMILLE: u64 = 60;
-/// A scan that has asked for so many objects within [`MEMORY`] is taken to want those that follow.
+/// A scan that requested this number of objects within [`MEMORY`] is expected to want the following ones.
 const EVIDENCE: u32 = 4;
-/// So much is credited to a scan as taken before anything was, in thousandths of its share.
+/// Initial credit of a scan: bytes that count as taken before any were, in thousandths of its share.
 const CREDIT_PERMILLE: u64 = 250;
-/// A scan of which nothing was heard for so long begins anew.
+/// A scan restarts after this time without a request.
 pub const MEMORY: Duration = Duration::from_mins(10);
-/// Steps from key to key by which it is judged whether a scan follows the order of the keys.
+/// Number of steps from key to key at which older steps are halved, when the order of a scan is judged.
 const STEPS_MAX: u32 = 64;
-/// The least of them for that.
+/// Minimum number of steps for that judgement.
 const STEPS_MIN: u32 = 8;
 
-/// Objects that a plan looks at.
+/// Maximum number of objects that a plan examines.
 pub const PLAN_OBJECTS_MAX: usize = 20_000;
-/// How long a plan goes on reading: about what the switch has taken that brought its group up, so that reading ahead
-/// in vain costs about as much as not reading ahead.
+/// Maximum reading time of a plan: about as long as the switch that woke its group, so that useless reading ahead costs
+/// about as much as none.
 pub const PLAN_TIME_MAX: Duration = Duration::from_secs(30);
-/// Reads of a plan that are queued or in service at once: the next ones are there before the group could be left, also
-/// where the host takes as long to order a read as the drives take for it.
+/// Reads of a plan that are queued or in service at once: the next ones arrive before the group could be left, even if
+/// the host needs as long to order a read as the drives need to execute it.
 pub const READS_AT_ONCE: usize = 4;
-/// Scans that are known at once; for one more, that is forgotten which was idle longest.
+/// Maximum number of known scans; for another one, the scan that was idle longest is forgotten.
 pub const SCANS_MAX: usize = 256;
-/// Who asks for so many bytes of an object, or for all of it, is taken to want the rest, and others.
+/// A client that requests this number of bytes of an object, or all of it, is expected to want the rest, and other
+/// objects.
 const ASK_BYTES: u64 = 1 << 20;
-/// Of a spool, so much is left to others by a set that an operator wants recalled as a whole, in thousandths.
+/// The part of a spool that a set leaves to others if an operator wants it recalled as a whole, in thousandths.
 const SET_OTHERS_PERMILLE: u64 = 250;
-/// The longest read of a plan. A client that asks for something else in its group waits for [`READS_AT_ONCE`] of them.
+/// The longest read of a plan. A client that requests something else of its group waits for [`READS_AT_ONCE`] of them.
 const READ_BYTES_MAX: u64 = 64 << 20;
-/// The same as a part of the spool: what is read ahead is evicted in such pieces.
+/// The same as a part of the spool: bytes read ahead are evicted in such pieces.
 const READ_IN_CAPACITY: u64 = 64;
 
 const _: () = assert!(FIRST_PERMILLE < SHARE_PERMILLE && SHARE_PERMILLE < 1_000, "some of the spool is for others");
 
-/// What became of the bytes that were read ahead for a scan, so far.
+/// The use of the bytes that were read ahead for a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feedback {
     /// Taken by clients.
     pub used_bytes: u64,
-    /// Evicted before anybody took them.
+    /// Evicted unread.
     pub wasted_bytes: u64,
 }
 
-/// What is known of the readers of a bucket. See the head of this file.
+/// The known behaviour of the readers of a bucket. See the head of this file.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     asks: u32,
@@ -90,7 +91,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// An object was asked for; `step` is how its key compares to that of the one before it.
+    /// An object was requested; `step` compares its key with the one before it.
     pub fn asked(&mut self, now: Duration, step: Ordering) {
         if now.saturating_sub(self.last) > MEMORY {
             *self = Self::default();
@@ -109,18 +110,18 @@ impl Scan {
         assert!(self.forward + self.back < STEPS_MAX, "old steps count less and less");
     }
 
-    /// When an object was asked for last.
+    /// The time of the last request.
     pub fn last(&self) -> Duration {
         self.last
     }
 
-    /// Whether objects before the one that was asked for are wanted as well, once those behind it are read: a reader
-    /// that follows the order of the keys has had them.
+    /// True if objects before the requested one are wanted as well, once those after it are read: a reader that follows
+    /// the order of the keys has already read them.
     pub fn wraps(&self) -> bool {
         self.forward + self.back >= STEPS_MIN && self.back * 4 > self.forward + self.back
     }
 
-    /// How many bytes of cold objects, wherever they lie, it is worth looking ahead in a spool of this capacity.
+    /// The bytes of cold objects, in any place, that it is worth looking ahead in a spool of this capacity.
     pub fn window_bytes(&self, capacity_bytes: u64, feedback: Feedback) -> u64 {
         let share = permille(capacity_bytes, SHARE_PERMILLE);
         if self.asks < EVIDENCE {
@@ -139,21 +140,21 @@ impl Scan {
 pub struct AheadSpool {
     /// Its capacity.
     pub capacity_bytes: u64,
-    /// What is neither held nor waits to be taken.
+    /// Bytes that are neither held nor wait to be taken.
     pub free_bytes: u64,
-    /// What was read ahead, for anybody, and not taken yet.
+    /// Unread bytes that were read ahead, for any reader.
     pub unread_bytes: u64,
 }
 
 impl AheadSpool {
-    /// What may be read ahead now.
+    /// Bytes that may be read ahead now.
     pub fn room_bytes(&self) -> u64 {
         permille(self.capacity_bytes, SHARE_PERMILLE).saturating_sub(self.unread_bytes).min(self.free_bytes)
     }
 }
 
-/// How large a set may be that an operator wants recalled as a whole, in a spool of which `held_bytes` are being read
-/// or written.
+/// Maximum size of a set that an operator wants recalled as a whole, in a spool in which `held_bytes` are being read or
+/// written.
 pub fn set_bytes_max(capacity_bytes: u64, held_bytes: u64) -> u64 {
     (capacity_bytes - permille(capacity_bytes, SET_OTHERS_PERMILLE)).saturating_sub(held_bytes)
 }
@@ -163,29 +164,29 @@ fn permille(bytes: u64, permille: u64) -> u64 {
     u64::try_from(part).unwrap_or(u64::MAX)
 }
 
-/// Whether who asks for so many bytes of an object of this length may be reading through a tree: who looks at the end
-/// of a long file, or at some pages of it, is not.
+/// True if a client that requests this number of bytes of an object of this length may be reading through a tree; false
+/// if it looks at the end of a long file, or at some pages of it.
 pub fn may_be_scan(asked_bytes: u64, object_bytes: u64) -> bool {
     asked_bytes >= object_bytes.min(ASK_BYTES)
 }
 
-/// An object of the bucket, as a plan sees it.
+/// An object of the bucket, as input of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Its length.
     pub bytes: u64,
-    /// Where it lies in the rack; `None` if it does not.
+    /// Its location in the rack; `None` if it is not there.
     pub cold: Option<ColdPlace>,
 }
 
-/// Where an object lies in the rack.
+/// The location of an object in the rack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColdPlace {
     /// The group of its blob.
     pub group: GroupId,
     /// Its blob.
     pub blob: BlobId,
-    /// Where it begins in the blob's payload.
+    /// Its start in the blob's payload.
     pub offset: u64,
     /// Payload bytes of a stripe of the blob.
     pub stripe_bytes: u64,
@@ -194,7 +195,7 @@ pub struct ColdPlace {
 }
 
 impl ColdPlace {
-    /// Where the stripes begin that `bytes` bytes of the object, from its beginning on, lie in.
+    /// The starts of the stripes that store the first `bytes` bytes of the object.
     pub fn stripes(&self, bytes: u64) -> impl Iterator<Item = u64> + use<> {
         let (offset, stripe_bytes) = (self.offset, self.stripe_bytes);
         assert!(stripe_bytes > 0, "a stripe has a length");
@@ -204,18 +205,18 @@ impl ColdPlace {
     }
 }
 
-/// A part of a blob that is to be read ahead.
+/// A part of a blob to read ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AheadRead {
     /// The blob.
     pub blob: BlobId,
-    /// Payload bytes of one of its stripes.
+    /// Payload bytes of a stripe of the blob.
     pub stripe_bytes: u64,
-    /// The payload bytes: whole stripes, but for the end of the blob.
+    /// The payload bytes: whole stripes, except at the end of the blob.
     pub range: Range<u64>,
-    /// How many of these are wanted.
+    /// Wanted bytes among these.
     pub wanted_bytes: u64,
-    /// How many objects begin there, of those that are wanted.
+    /// Number of wanted objects that start there.
     pub objects: u64,
 }
 
@@ -227,31 +228,31 @@ struct Piece {
     objects: u64,
 }
 
-/// What is read ahead for one reader while one group is awake. See the head of this file.
+/// The reads ahead for one reader while one group is awake. See the head of this file.
 #[derive(Clone, Debug)]
 pub struct Plan {
     group: GroupId,
-    /// Bytes of the window that are left, and of the room for what is read.
+    /// The remaining bytes of the window, and the remaining room for the reads.
     window_bytes: u64,
     room_bytes: u64,
-    /// Objects that it may still be shown.
+    /// Number of objects that it may still be shown.
     objects: usize,
     stripes: BTreeMap<(BlobId, u64), Piece>,
 }
 
 impl Plan {
-    /// A plan for `group`, for a window of so many bytes and in no more room than `room_bytes`.
+    /// A plan for `group`, with a window of `window_bytes` and at most `room_bytes` of room.
     pub fn new(group: GroupId, window_bytes: u64, room_bytes: u64) -> Self {
         Self { group, window_bytes, room_bytes, objects: PLAN_OBJECTS_MAX, stripes: BTreeMap::new() }
     }
 
-    /// A plan for all that it is shown of `group`, as an operator asks for.
+    /// A plan for all shown objects of `group`, as an operator requests it.
     pub fn of_all(group: GroupId) -> Self {
         Self { group, window_bytes: u64::MAX, room_bytes: u64::MAX, objects: usize::MAX, stripes: BTreeMap::new() }
     }
 
-    /// Shows it the next object. `is_here` says whether the spool has the payload byte of a blob, or is about to. It
-    /// breaks where the plan is complete.
+    /// Shows it the next object. `is_here` returns true if the spool has the payload byte of a blob, or is about to
+    /// have it. Breaks once the plan is complete.
     pub fn offer(&mut self, candidate: &Candidate, mut is_here: impl FnMut(BlobId, u64) -> bool) -> ControlFlow<()> {
         let Some(objects) = self.objects.checked_sub(1) else { return ControlFlow::Break(()) };
         self.objects = objects;
@@ -290,7 +291,7 @@ impl Plan {
         ControlFlow::Continue(())
     }
 
-    /// The reads, in the order in which their bytes lie on the drives, for a spool of this capacity.
+    /// The reads, in the order of their bytes on the drives, for a spool of this capacity.
     pub fn into_reads(self, capacity_bytes: u64) -> Vec<AheadRead> {
         let most = READ_BYTES_MAX.min(capacity_bytes / READ_IN_CAPACITY);
         let mut reads: Vec<AheadRead> = Vec::new();

@@ -1,42 +1,43 @@
-//! Rebuilding: what a drive that failed for good held is regenerated on other drives of its group.
+//! Rebuilding: the stacks of a permanently failed drive are regenerated on other drives of its group.
 //!
-//! Pelican, section 3: rebuilds stay inside the group, whose drives all spin at once, and wait in a queue of their own,
+//! Pelican, section 3: rebuilds stay inside the group, whose drives all spin at once, and wait in a separate queue,
 //! whose share of the class's time bounds how long redundancy is missing: x/t * 1/w for x bytes at t bytes/s.
-//! 1. It starts when a drive is given up ([`Event::DriveFailed`](crate::Event::DriveFailed)), by the operator's word or
-//!    since it stayed away ([`crate::absence`]); one that merely went away may come back with everything on it. A good
-//!    drive that is retired is emptied in the same way, behind all that is missing and as background work.
-//! 2. A *pass* lists the blobs of the failed drive page by page. Each becomes an operation of
+//! 1. A rebuild starts when a drive is given up ([`Event::DriveFailed`](crate::Event::DriveFailed)), by the operator or
+//!    because it stayed away ([`crate::absence`]); a drive that is merely away may come back with all of its data. A
+//!    good drive that is retired is emptied in the same way, after all missing stacks and as background work.
+//! 2. A *pass* lists the blobs of the failed drive page by page. Each blob becomes an operation of
 //!    [`PriorityClass::Rebuild`](crate::PriorityClass::Rebuild), at most [`WINDOW`] at once; the fair queue batches
 //!    them while their group is awake.
-//! 3. In service, the stacks that can be read are named, and a target: a drive of the group that has none of the blob,
-//!    by the rules of placement. What is written is read back if the policy says so, and counts when the catalog says
-//!    so ([`Action::MoveStack`]). Until then the class stays with it, so that nothing else touches the blob.
-//! 4. The most exposed blobs come first ([`exposure`]): passes over the drives of a class go down the levels together,
-//!    and begin anew when one more drive of their group fails.
-//! 5. What cannot be rebuilt now (too few drives are there, or none has room) waits for the next pass: soon after a
-//!    drive of the group is back, or after a pause that doubles. What has lost more than r stacks is counted as lost,
-//!    and reported in [`RebuildView`], which also says what the others lack.
+//! 3. In service, the operation names the readable stacks and a target: a drive of the group that has no stack of the
+//!    blob, by the rules of placement. The written stack is read back if the policy requires it, and counts when the
+//!    catalog counts it ([`Action::MoveStack`]). Until then the operation holds the class, so that no other one changes
+//!    the blob.
+//! 4. The most exposed blobs come first ([`exposure`]): passes over the drives of a class descend through the levels
+//!    together, and restart when another drive of their group fails.
+//! 5. Blobs that cannot be rebuilt now (too few drives are present, or none has room) wait for the next pass: soon
+//!    after a drive of the group is back, or after a pause that doubles. Blobs that have lost more than r stacks count
+//!    as lost; [`RebuildView`] reports them, and what the others lack.
 //!
-//! A drive is done when its used bytes say that no blob has a stack on it, and the last pass left nothing. So a blob
-//! that was written to it at the last moment is found by a later pass, and a restart needs no record but that the drive
+//! A drive is done when its used bytes show that no blob has a stack on it, and the last pass left nothing. So a later
+//! pass finds a blob that was written to it at the last moment, and a restart needs no record except that the drive
 //! failed.
 //!
-//! Another drive may take its place meanwhile ([`Event::DriveReplaced`](crate::Event::DriveReplaced)). New blobs are
-//! then written to it, so that used bytes say nothing any more: what is left is what a pass has listed, since the
-//! catalog lists only what was lost. Such a drive is listed now and then even when nothing seems to be left. What was
-//! lost goes back to it where the rules of placement ask for it: it is the emptiest of its group, so it is filled until
-//! the group is even again.
+//! Meanwhile another drive may replace it ([`Event::DriveReplaced`](crate::Event::DriveReplaced)). New blobs are then
+//! written to it, so its used bytes no longer show what is left. Instead, what is left is what a pass has listed, since
+//! the catalog lists only lost stacks. A replacement is listed from time to time even if nothing seems to be left. The
+//! rules of placement may return lost stacks to it: it is the emptiest drive of its group, so it is filled until the
+//! group is even again.
 //!
-//! Or the very drive comes back that was given up ([`Event::DriveReturned`](crate::Event::DriveReturned)). All that is
-//! still counted on it is lost until it has been looked for: each stack is read and checked where it lies, whatever
-//! else its blob has lost, and counts again if it is right. What is not there, or not right, is rebuilt.
+//! Or the drive that was given up comes back itself ([`Event::DriveReturned`](crate::Event::DriveReturned)). All stacks
+//! still counted on it are lost until they are checked: each is read and checked in place, regardless of its blob's
+//! other losses, and counts again if it is right. Stacks that are missing or wrong are rebuilt.
 //!
-//! So is a stack that an earlier rebuild may have left in its place without its being counted: since it was not read
-//! back, say, or the catalog was full. It may be the last one that its blob has left, and a source may have become
-//! damaged since. What did not say that it is wrong is not written over.
+//! The same check applies to a stack that an earlier rebuild may have left in its place uncounted: because it was not
+//! read back, say, or the catalog was full. It may be the blob's last stack, if a source has become damaged since. A
+//! stack is overwritten only after a check found it wrong.
 //!
-//! Invariants: memory is one page for each failed drive and the window; a page counts only if it is the one awaited,
-//! and each page leads on, so a pass ends.
+//! Invariants: memory is one page for each failed drive, and the window; a page counts only if it is the awaited one,
+//! and each page advances, so a pass ends.
 
 mod exposure;
 #[cfg(test)]
@@ -57,98 +58,98 @@ use serde::Serialize;
 /// Rebuilds of one failed drive that may be queued or in service at once: enough to keep its group busy for a quantum.
 pub(crate) const WINDOW: u32 = 128;
 
-/// Blobs of a failed drive asked for at once.
+/// Maximum number of blobs of a failed drive on a page.
 const PAGE_BLOBS: u32 = 128;
 
-/// The pause after a pass that left something; it doubles with each that got nowhere.
+/// The pause after a pass that left something; it doubles with each pass that made no progress.
 const PAUSE_MIN: Duration = Duration::from_mins(10);
-/// The longest such pause.
+/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_hours(24);
 
 const _: () = assert!(PAGE_BLOBS <= WINDOW, "a page fits into the window, so that one page is enough to fill it");
 const _: () = assert!(PAUSE_MIN.as_nanos() > 0 && PAUSE_MIN.as_nanos() < PAUSE_MAX.as_nanos(), "a pause can grow");
 
-/// What is in the place of a drive that is rebuilt.
+/// The occupant of a rebuilt drive's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InPlace {
     /// The drive itself, which failed, or is good and retired.
     Itself,
-    /// Another one, which what was lost goes back to.
+    /// A replacement, which may receive the lost stacks.
     Another,
-    /// The drive itself, which was given up and is back.
+    /// The drive itself, which was given up and has come back.
     Returned,
 }
 
-/// How far a failed drive has been rebuilt.
+/// Progress of the rebuild of a failed or retired drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RebuildView {
-    /// The drive that failed.
+    /// The failed or retired drive.
     pub drive: DriveId,
     /// Its group.
     pub group: GroupId,
-    /// Bytes of stacks that blobs still have on it; those of dead blobs that wait to be reclaimed included. 0 is done.
+    /// Remaining bytes of stacks on it, including those of dead blobs that wait to be reclaimed. 0 means done.
     pub left_bytes: u64,
-    /// Stacks that were rebuilt since boot.
+    /// Stacks rebuilt since boot.
     pub rebuilt_stacks: u64,
     /// Their bytes.
     pub rebuilt_bytes: u64,
-    /// Blobs that have lost more than r stacks, as far as is known: data is lost.
+    /// Blobs known to have lost more than r stacks: data is lost.
     pub lost_blobs: u64,
     /// Blobs that could not be rebuilt and wait for drives or room.
     pub waiting_blobs: u64,
-    /// Those of them whose stacks can be read, and that no drive takes: none that is there has room.
+    /// Waiting blobs whose stacks can be read, but for which no present drive has room.
     pub unplaced_blobs: u64,
-    /// Rebuilds that are queued or in service.
+    /// Rebuilds queued or in service.
     pub under_way: u32,
-    /// The drive is good, and its stacks move away since the operator retires it.
+    /// The drive is good, and its stacks move away because the operator retires it.
     pub retires: bool,
-    /// What is in the place of the drive.
+    /// The occupant of the drive's place.
     pub there: InPlace,
-    /// Bytes of stacks that count on what is there.
+    /// Bytes of stacks that count on the occupant.
     pub used_bytes: u64,
-    /// How long it may still take, if every drive that is needed is there: alone, and at its share.
+    /// Estimated time left if every needed drive is present: alone, and at its share.
     pub forecast: Forecast,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RebuildPhase {
-    /// Nothing is listed before then.
+    /// No listing before this time.
     Idle { due: Time },
     /// A page is awaited.
     Listing { attempt: Attempt, after: Option<BlobId> },
-    /// The page's blobs are being rebuilt; behind which blob the next page begins.
+    /// The page's blobs are being rebuilt; the next page starts after `next`.
     Working { next: Option<BlobId> },
 }
 
-/// What is in the place of a drive.
+/// The occupant of a drive's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum There {
     Itself,
     Another,
-    /// It was given up and is back; as long as its stacks are `sought` they are looked for where they lay, before any
-    /// is rebuilt.
+    /// It was given up and is back. While its stacks are `sought`, each is looked for in its place before any is
+    /// rebuilt.
     Returned {
         sought: bool,
     },
 }
 
-/// Where a drive belongs.
+/// The location of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home {
     pub class: ClassId,
     pub group: GroupId,
-    /// r: how many losses the code bears.
+    /// r, the number of losses that the code tolerates.
     pub parity: u8,
 }
 
-/// Blobs of a pass, by what became of them.
+/// Counts of the blobs of a pass, by result.
 #[derive(Clone, Copy, Debug, Default)]
 struct PassCounts {
     rebuilt: u64,
     lost: u64,
     waiting: u64,
-    /// Of those that wait, the ones that no drive has room for.
+    /// Waiting blobs for which no drive has room.
     unplaced: u64,
 }
 
@@ -170,35 +171,35 @@ impl PassCounts {
 #[derive(Clone, Debug)]
 struct Passes {
     home: Home,
-    /// The drive is good, and is to be empty: its blobs lack nothing, and come last.
+    /// The drive is good, and is to be emptied: its blobs lack nothing, and come last.
     retires: bool,
     there: There,
     phase: RebuildPhase,
-    /// Blobs that have lost so many stacks are rebuilt now ([`exposure`]).
+    /// Blobs that have lost this number of stacks are rebuilt now ([`exposure`]).
     level: u8,
-    /// The first listing of a pass is under way, which counts the blobs of each level, from this level on.
+    /// The first listing of a pass is under way, which counts the blobs of each level from this one down.
     surveys_from: Option<u8>,
-    /// The pass is cut short, and the next one begins at once.
+    /// The pass is cut short, and the next one starts at once.
     begins_anew: bool,
-    /// The blobs that belong to this drive, as far as the last survey showed, and the one under way.
+    /// The blobs that belong to this drive, by the last complete survey, and by the one under way.
     exposure: Exposure,
     surveyed: Exposure,
     pending: VecDeque<BlobOnDrive>,
     under_way: u32,
-    /// Something may be on the drive that no pass has listed: it failed since, a write that was under way when it
-    /// failed counts on it, or the pass was cut short. Used bytes alone do not show that (see [`Passes::is_over`]).
+    /// The drive may hold stacks that no pass has listed: it failed since, a write that was under way at the failure
+    /// counts on it, or the pass was cut short. Used bytes alone do not show that (see [`Passes::is_over`]).
     unlisted: bool,
-    /// Blobs of the last listing that live and are left to the pass over another drive, or to a later level.
+    /// Live blobs of the last listing that are left to the pass over another drive, or to a later level.
     left_to_others: u64,
     pause: Duration,
     counts: PassCounts,
-    /// Of the pass before, so that nothing is hidden while the next one is under way.
+    /// Counts of the previous pass, so that nothing is hidden while the next one is under way.
     before: PassCounts,
     rebuilt_stacks: u64,
     rebuilt_bytes: u64,
-    /// Another drive is in its place: what blobs had on the one that failed, in bytes of stacks.
+    /// Set for a replacement or a returned drive: bytes of the stacks that were lost in its place and are not rebuilt.
     lost_bytes: Option<u64>,
-    /// Of that, what the pass under way has shown and not rebuilt yet.
+    /// Of those, the bytes that the current pass has listed and not rebuilt yet.
     shown_bytes: u64,
 }
 
@@ -228,20 +229,20 @@ impl Passes {
         }
     }
 
-    /// Bytes of stacks that are left to be rebuilt of its drive, of which blobs use `used_bytes`.
+    /// Bytes of stacks left to rebuild, if blobs use `used_bytes` of the drive.
     fn left_bytes(&self, used_bytes: u64) -> u64 {
         self.lost_bytes.unwrap_or(used_bytes)
     }
 
-    /// Whether nothing is left to be done, and nothing can come to be. Used bytes alone do not show that: they may be
-    /// too low where the catalog made a commit and did not say so, so a blob that a pass has listed and not rebuilt is
-    /// listed again whatever they say.
+    /// True if nothing is left to do and nothing can be added. Used bytes alone do not show that: they may be too low
+    /// if the catalog committed without confirming it. So a blob that a pass has listed and not rebuilt is listed again
+    /// regardless of them.
     fn is_over(&self, used_bytes: u64) -> bool {
         let leaves_some = self.left_to_others > 0 || self.counts.waiting > 0 || self.counts.lost > 0;
         !self.unlisted && !leaves_some && used_bytes == 0 && self.lost_bytes.is_none()
     }
 
-    /// The next pass begins at `due`, if none is under way; and a pass that leaves something is soon followed.
+    /// Starts the next pass at `due`, if none is under way, with the shortest pause after it.
     fn hasten(&mut self, due: Time) {
         self.pause = PAUSE_MIN;
         self.begin_at(due);
@@ -253,8 +254,8 @@ impl Passes {
         }
     }
 
-    /// The lost and waiting blobs to report: those of the last pass that was completed, or of the one under way if it
-    /// has found more already. None once nothing is left.
+    /// The lost and waiting blobs to report: those of the last completed pass, or of the current one if it has found
+    /// more already. Zero once nothing is left.
     fn reported(&self, left_bytes: u64) -> PassCounts {
         match self.phase {
             _ if left_bytes == 0 => PassCounts::default(),
@@ -277,17 +278,17 @@ impl Passes {
         self.surveyed = Exposure::none(self.home.parity);
     }
 
-    /// Whether a pass is under way.
+    /// True if a pass is under way.
     fn is_under_way(&self) -> bool {
         !matches!(self.phase, RebuildPhase::Idle { .. })
     }
 
-    /// Whether a pass is under way that is through with its level.
+    /// True if a pass is under way that has finished its level.
     fn has_ended_level(&self) -> bool {
         self.phase == RebuildPhase::Working { next: None } && self.pending.is_empty() && self.under_way == 0
     }
 
-    /// A level is over: on to the next one at which there are blobs. False if there is none.
+    /// Ends a level and starts the next one that has blobs. False if there is none.
     fn begin_next_level(&mut self) -> bool {
         assert!(self.has_ended_level(), "a level ends when nothing of it is under way");
         let Some(level) = self.exposure.next_below(self.level).filter(|_| !self.begins_anew) else { return false };
@@ -296,14 +297,14 @@ impl Passes {
         true
     }
 
-    /// The first listing of a pass is through: what it counted is what is known.
+    /// Ends the first listing of a pass: its counts become the known ones.
     fn end_survey(&mut self) {
         if self.surveys_from.take().is_some() {
             self.exposure = self.surveyed.clone();
         }
     }
 
-    /// Whether the pages so far reach beyond `blob`.
+    /// True if the pages so far have reached `blob`.
     fn has_shown(&self, blob: BlobId) -> bool {
         match self.phase {
             RebuildPhase::Idle { .. } => false,
@@ -312,7 +313,7 @@ impl Passes {
         }
     }
 
-    /// The next pass begins as soon as nothing of this one is in service any more.
+    /// Starts the next pass as soon as no operation of this one is in service.
     fn begin_anew(&mut self, now: Time) {
         (self.pause, self.surveys_from) = (PAUSE_MIN, None);
         self.pending.clear();
@@ -321,13 +322,14 @@ impl Passes {
             _ if self.under_way == 0 => self.phase = RebuildPhase::Idle { due: now },
             _ => (self.phase, self.begins_anew) = (RebuildPhase::Working { next: None }, true),
         }
-        // The pass that is cut short has not listed everything.
+        // The interrupted pass has not listed everything.
         self.unlisted = true;
     }
 
-    /// Whether it is the turn of a blob that lacks its stacks on the drives `missing`.
+    /// True if a blob that lacks its stacks on the drives `missing` is to be rebuilt now.
     fn takes(&self, drive: DriveId, missing: &[DriveId]) -> bool {
-        // What a good drive lacks of what was on another in its place comes along, once nothing else is missing of it.
+        // A retired drive that replaced another may still lack stacks of that one: they are rebuilt when the blob lacks
+        // no other stack.
         if self.retires {
             return missing.iter().all(|other| *other == drive);
         }
@@ -339,7 +341,7 @@ impl Passes {
         missing.first() == Some(&drive) && (losses == level || (is_top && losses > level))
     }
 
-    /// What is known of the blobs that belong to this drive.
+    /// The known exposure of the blobs that belong to this drive.
     fn exposure(&self) -> Exposure {
         match self.surveys_from {
             Some(_) => self.exposure.clone().at_least(&self.surveyed),
@@ -347,7 +349,7 @@ impl Passes {
         }
     }
 
-    /// The pass is over. If it left something, the next one follows after a pause.
+    /// Ends the pass. If it left something, the next one follows after a pause.
     fn end_pass(&mut self, now: Time, used_bytes: u64) {
         assert!(matches!(self.phase, RebuildPhase::Working { next: None }), "a pass ends after its last page");
         assert!(self.pending.is_empty() && self.under_way == 0, "a pass ends when nothing of it is under way");
@@ -376,29 +378,29 @@ impl Passes {
 /// The next need of a failed drive's rebuild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Nothing, for now.
+    /// Nothing at present.
     Nothing,
-    /// The page behind this blob.
+    /// The page after this blob.
     Page { after: Option<BlobId> },
-    /// Blobs of its page may be queued.
+    /// Queue blobs of its page.
     Queue,
-    /// Nothing: the pass has ended, and what waited for it may go on.
+    /// Nothing: the pass has ended, and what waited for it may continue.
     Ended,
 }
 
-/// The drives that are being rebuilt. See the head of this file.
+/// The drives that are being rebuilt or emptied. See the head of this file.
 #[derive(Default)]
 pub(crate) struct Rebuilder {
     drives: BTreeMap<DriveId, Passes>,
-    /// Of each blob whose stack on a drive is queued to be rebuilt or in service, the drives on which it lacks its
-    /// stack.
+    /// For each blob and drive whose stack is queued to be rebuilt or in service: the drives on which the blob lacks
+    /// its stack.
     missing: BTreeMap<(BlobId, DriveId), Vec<DriveId>>,
 }
 
 impl Rebuilder {
-    /// `drive` failed for good. If it is a replacement of one that failed, answers what was still lost of that one:
-    /// what is left is all that any drive in this place held.
-    /// Blobs of its group are more exposed than before: their passes begin anew.
+    /// `drive` failed permanently. Blobs of its group are more exposed than before: their passes restart. If it was a
+    /// replacement of a failed drive, returns the bytes that were still lost with that one; from now on everything
+    /// counted in this place is left to be rebuilt.
     pub fn failed(&mut self, drive: DriveId, home: Home, now: Time) -> Option<u64> {
         let of_group = self.drives.values_mut().filter(|passes| passes.home.group == home.group);
         of_group.for_each(|passes| passes.begin_anew(now));
@@ -410,8 +412,8 @@ impl Rebuilder {
         passes.lost_bytes.take()
     }
 
-    /// The operator wants `drive`, which is good, to be empty. If it is a replacement of one that failed, answers what
-    /// was still lost of that one: what is left is all that any drive in this place held.
+    /// The operator wants `drive`, which is good, to be empty. If it is a replacement of a failed drive, returns the
+    /// bytes that were still lost with that one; from now on everything counted in this place is left to be moved.
     pub fn retires(&mut self, drive: DriveId, home: Home, now: Time) -> Option<u64> {
         let passes = self.drives.entry(drive).or_insert_with(|| Passes::new(home, now, None));
         (passes.retires, passes.unlisted, passes.there) = (true, true, There::Itself);
@@ -419,40 +421,40 @@ impl Rebuilder {
         passes.lost_bytes.take()
     }
 
-    /// Whether the stacks of `drive` are looked for where they lay before it was given up and came back.
+    /// True if the stacks of `drive`, which was given up and came back, are looked for in their places.
     pub fn has_returned(&self, drive: DriveId) -> bool {
         self.drives.get(&drive).is_some_and(|passes| passes.there == There::Returned { sought: true })
     }
 
-    /// Whether the stacks of `drive` move away although it is good.
+    /// True if the stacks of `drive` move away although it is good.
     pub fn is_retiring(&self, drive: DriveId) -> bool {
         self.drives.get(&drive).is_some_and(|passes| passes.retires)
     }
 
-    /// Whether a pass over `drive`, which is being retired and of which blobs use `used_bytes`, has left nothing.
+    /// True if a pass over `drive`, which is being retired and has `used_bytes`, has left nothing.
     pub fn has_emptied(&self, drive: DriveId, used_bytes: u64) -> bool {
         self.drives.get(&drive).is_some_and(|passes| passes.retires && passes.is_over(used_bytes))
     }
 
-    /// Whether nothing is left to be done for `drive`, of which blobs use `used_bytes`, and nothing can come to be.
+    /// True if nothing is left to do for `drive`, which has `used_bytes`, and nothing can be added.
     pub fn is_over(&self, drive: DriveId, used_bytes: u64) -> bool {
         self.drives.get(&drive).is_none_or(|passes| !passes.is_under_way() && passes.is_over(used_bytes))
     }
 
-    /// Bytes of stacks that are left to be rebuilt of `drive`, of which blobs use `used_bytes`.
+    /// Bytes of stacks of `drive` left to be rebuilt, if blobs use `used_bytes` of it.
     pub fn left_bytes_of(&self, drive: DriveId, used_bytes: u64) -> u64 {
         self.drives.get(&drive).map_or(0, |passes| passes.left_bytes(used_bytes))
     }
 
-    /// Another drive is in the place of `drive`, on which blobs had `lost_bytes` that are not rebuilt. Its group has
-    /// one more drive to rebuild upon.
+    /// Another drive has replaced `drive`; `lost_bytes` of its stacks are not rebuilt. Its group has one more drive as
+    /// a target of rebuilds.
     pub fn replaced(&mut self, drive: DriveId, home: Home, lost_bytes: u64, now: Time) {
         let passes = self.drives.entry(drive).or_insert_with(|| Passes::new(home, now, Some(lost_bytes)));
         (passes.lost_bytes, passes.there) = (Some(lost_bytes), There::Another);
         passes.hasten(now);
     }
 
-    /// `drive` itself is back, and `lost_bytes` that blobs had on it do not count any more until they are looked for.
+    /// `drive` itself is back; its `lost_bytes` do not count until they are found.
     pub fn returned(&mut self, drive: DriveId, home: Home, lost_bytes: u64, now: Time) {
         self.replaced(drive, home, lost_bytes, now);
         if let Some(passes) = self.drives.get_mut(&drive) {
@@ -461,7 +463,7 @@ impl Rebuilder {
         }
     }
 
-    /// A blob was written that has a stack on `drive`, which failed or is retired meanwhile: it is listed again.
+    /// A blob was written that has a stack on `drive`, which failed or was retired in the meantime: it is listed again.
     pub fn written(&mut self, drive: DriveId, now: Time) {
         if let Some(passes) = self.drives.get_mut(&drive) {
             passes.unlisted = true;
@@ -469,7 +471,7 @@ impl Rebuilder {
         }
     }
 
-    /// A drive is back: what waited for it on `drives` is tried again soon, and what a pass under way gave up, too.
+    /// A drive is back: rebuilds of `drives` that waited for it are retried soon, as is what the current pass gave up.
     pub fn retry(&mut self, drives: &[DriveId]) {
         for drive in drives {
             if let Some(passes) = self.drives.get_mut(drive) {
@@ -478,7 +480,7 @@ impl Rebuilder {
         }
     }
 
-    /// When a pass is due that is not under way.
+    /// The time at which the next pass is due.
     pub fn deadline(&self, used_bytes: impl Fn(DriveId) -> u64) -> Time {
         let due = |(drive, passes): (&DriveId, &Passes)| match passes.phase {
             RebuildPhase::Idle { due } if !passes.is_over(used_bytes(*drive)) => Some(due),
@@ -487,9 +489,8 @@ impl Rebuilder {
         self.drives.iter().filter_map(due).min().unwrap_or(Time::MAX)
     }
 
-    /// Whether a pass over a drive of `group`, of which blobs use `used_bytes`, is under way at `now`, or about to be:
-    /// a page is awaited, or worked through. What waits for another pass is not meant: drives that are away may stay
-    /// so.
+    /// True if a pass over a drive of `group` is under way at `now`, or about to start: a page is awaited or in
+    /// progress. Work that waits for a later pass does not count: drives that are away may stay away.
     pub fn is_pending(&self, group: GroupId, used_bytes: impl Fn(DriveId) -> u64, now: Time) -> bool {
         let mut of_group = self.drives.iter().filter(|(_, passes)| passes.home.group == group);
         of_group.any(|(drive, passes)| match passes.phase {
@@ -498,17 +499,17 @@ impl Rebuilder {
         })
     }
 
-    /// Whether there is nothing to rebuild: no drive has failed.
+    /// True if there is nothing to rebuild: no drive has failed or is retired.
     pub fn is_idle(&self) -> bool {
         self.drives.is_empty()
     }
 
-    /// The drives that failed, by id.
+    /// The failed, replaced, returned and retired drives, by id.
     pub fn drives(&self) -> Vec<DriveId> {
         self.drives.keys().copied().collect()
     }
 
-    /// The next need of the rebuild of `drive`, of which blobs use `used_bytes`. A pass that is due begins.
+    /// The next need of the rebuild of `drive`. A pass that is due starts.
     pub fn need(&mut self, drive: DriveId, used_bytes: impl Fn(DriveId) -> u64, now: Time) -> Need {
         let top = self.top_level(drive, &used_bytes);
         let holds_back = self.holds_back(drive);
@@ -529,8 +530,8 @@ impl Rebuilder {
         }
     }
 
-    /// The highest level that a blob on `drive` can have: as many as drives of its group have lost something that is
-    /// not rebuilt, and no more than r.
+    /// The highest level that a blob on `drive` can have: the number of drives of its group with unrebuilt losses, at
+    /// most r.
     fn top_level(&self, drive: DriveId, used_bytes: impl Fn(DriveId) -> u64) -> u8 {
         let Some(own) = self.drives.get(&drive) else { return 1 };
         if own.retires {
@@ -542,8 +543,8 @@ impl Rebuilder {
         u8::try_from(lossy).unwrap_or(u8::MAX).min(home.parity).max(1)
     }
 
-    /// Whether `drive` waits for others of its class: blobs that are more exposed are being rebuilt there, or are still
-    /// at the level that it is through with.
+    /// True if `drive` waits for others of its class: they rebuild more exposed blobs, or are still at the level that
+    /// this drive has finished.
     fn holds_back(&self, drive: DriveId) -> bool {
         let Some(own) = self.drives.get(&drive).filter(|own| !own.begins_anew) else { return false };
         let others = self.drives.iter().filter(|(id, passes)| **id != drive && passes.home.class == own.home.class);
@@ -554,8 +555,8 @@ impl Rebuilder {
         })
     }
 
-    /// The need after blobs of the page were queued as far as there was room: the next page, if all were. After the
-    /// last page, and when nothing is under way any more, the next level begins, or the pass ends.
+    /// The need after the blobs of a page were queued as far as there was room: the next page, if all were. After the
+    /// last page, when nothing is under way, the next level starts or the pass ends.
     pub fn need_behind_page(&mut self, drive: DriveId, used_bytes: u64, now: Time) -> Need {
         let holds_back = self.holds_back(drive);
         let Some(passes) = self.drives.get_mut(&drive) else { return Need::Nothing };
@@ -576,12 +577,12 @@ impl Rebuilder {
         }
     }
 
-    /// Whether it is the turn of a blob of the page of `drive`, which lacks its stacks on the drives `missing`.
+    /// True if a blob of the page of `drive`, which lacks its stacks on the drives `missing`, is to be rebuilt now.
     pub fn takes(&self, drive: DriveId, missing: &[DriveId]) -> bool {
         self.drives.get(&drive).is_some_and(|passes| passes.takes(drive, missing))
     }
 
-    /// A blob of the page of `drive` was looked at: the first listing of a pass counts those that belong to the drive.
+    /// A blob of the page of `drive` was examined: the first listing of a pass counts those that belong to the drive.
     pub fn looked_at(&mut self, drive: DriveId, missing: &[DriveId]) {
         if let Some(passes) = self.drives.get_mut(&drive).filter(|passes| passes.surveys_from.is_some())
             && missing.first() == Some(&drive)
@@ -590,7 +591,7 @@ impl Rebuilder {
         }
     }
 
-    /// `blob`, whose stack on `drive` is being rebuilt, lacks that on `failed` as well by now.
+    /// `blob`, whose stack on `drive` is being rebuilt, now also lacks the one on `failed`.
     pub fn lacks_more(&mut self, blob: BlobId, drive: DriveId, failed: DriveId) {
         if let Some(missing) = self.missing.get_mut(&(blob, drive)).filter(|missing| !missing.contains(&failed)) {
             missing.push(failed);
@@ -598,24 +599,24 @@ impl Rebuilder {
         }
     }
 
-    /// The drives on which `blob`, whose stack on `drive` is queued to be rebuilt or in service, lacks its stack.
+    /// The drives on which `blob` lacks its stack, while the rebuild of the one on `drive` is queued or in service.
     pub fn missing_of(&self, blob: BlobId, drive: DriveId) -> &[DriveId] {
         self.missing.get(&(blob, drive)).map_or(&[], |missing| missing)
     }
 
-    /// Whether the listing under way is the first of its pass, which counts what is lost.
+    /// True if the listing under way is the first of its pass, which counts the losses.
     pub fn surveys(&self, drive: DriveId) -> bool {
         self.drives.get(&drive).is_some_and(|passes| passes.surveys_from.is_some())
     }
 
-    /// How many blobs have lost how many stacks, for a code that bears `parity` losses.
+    /// The number of blobs by lost stacks, for a code that tolerates `parity` losses.
     pub fn exposure(&self, parity: u8, used_bytes: impl Fn(DriveId) -> u64) -> Exposure {
         let is_lossy = |drive: DriveId, passes: &Passes| !passes.retires && passes.left_bytes(used_bytes(drive)) > 0;
         let lossy = self.drives.iter().filter(|(drive, passes)| is_lossy(**drive, passes));
         lossy.fold(Exposure::none(parity), |sum, (_, passes)| sum.plus(&passes.exposure()))
     }
 
-    /// Asks for the blobs of `drive` behind `after`.
+    /// Requests the blobs of `drive` after `after`.
     pub fn list(&mut self, drive: DriveId, after: Option<BlobId>, attempt: Attempt) -> Option<Action> {
         let passes = self.drives.get_mut(&drive)?;
         assert!(passes.pending.is_empty(), "one page of {drive} at a time");
@@ -624,14 +625,14 @@ impl Rebuilder {
         Some(Action::ListOnDrive { drive, attempt, after, limit: PAGE_BLOBS })
     }
 
-    /// A page of the blobs on `drive`; taken if it is the one that is awaited.
+    /// A page of the blobs on `drive`; ignored if it is not the awaited one.
     pub fn page(&mut self, drive: DriveId, attempt: Attempt, blobs: Vec<BlobOnDrive>, next: Option<BlobId>) {
         let Some(passes) = self.drives.get_mut(&drive) else { return };
         let RebuildPhase::Listing { attempt: awaited, after } = passes.phase else { return };
         if awaited != attempt {
             return;
         }
-        // A page that does not lead on ends the pass, or it would never end.
+        // A page that does not advance ends the pass, which would otherwise never end.
         passes.phase = RebuildPhase::Working { next: next.filter(|next| after.is_none_or(|after| *next > after)) };
         for blob in blobs.into_iter().take(PAGE_BLOBS as usize) {
             passes.shown_bytes = passes.shown_bytes.saturating_add(blob.stack_bytes);
@@ -640,7 +641,7 @@ impl Rebuilder {
         assert!(passes.pending.len() <= PAGE_BLOBS as usize, "memory is one page for each failed drive");
     }
 
-    /// The awaited page could not be listed: the pass starts again after [`PAUSE_MIN`].
+    /// The awaited page could not be listed: the pass restarts after [`PAUSE_MIN`].
     pub fn unlisted(&mut self, drive: DriveId, attempt: Attempt, now: Time) {
         let Some(passes) = self.drives.get_mut(&drive) else { return };
         if matches!(passes.phase, RebuildPhase::Listing { attempt: awaited, .. } if awaited == attempt) {
@@ -688,7 +689,7 @@ impl Rebuilder {
         }
     }
 
-    /// The rebuild of a blob would be in vain for now, or for ever.
+    /// A blob is skipped: its rebuild cannot succeed now, or ever.
     pub fn skipped(&mut self, drive: DriveId, reason: Rejection) {
         if let Some(passes) = self.drives.get_mut(&drive) {
             assert!(matches!(passes.phase, RebuildPhase::Working { .. }), "a blob on {drive} is skipped during a pass");
@@ -696,7 +697,7 @@ impl Rebuilder {
         }
     }
 
-    /// A rebuild of `blob`, with a stack of `stack_bytes` on `drive`, came to its end.
+    /// A rebuild of `blob`, with a stack of `stack_bytes` on `drive`, ended.
     pub fn ended(&mut self, drive: DriveId, blob: BlobId, outcome: &Outcome, stack_bytes: u64) {
         let missing = self.missing.remove(&(blob, drive)).unwrap_or_default();
         if *outcome == Outcome::Rebuilt {
@@ -716,7 +717,7 @@ impl Rebuilder {
                 passes.shown_bytes = passes.shown_bytes.saturating_sub(stack_bytes);
                 passes.lost_bytes = passes.lost_bytes.map(|lost_bytes| lost_bytes.saturating_sub(stack_bytes));
             }
-            // It was withdrawn, and the pass begins anew.
+            // It was withdrawn, and the pass restarts.
             Outcome::Cancelled => {}
             Outcome::Failed(reason) => passes.counts.put_off(Some(*reason)),
             _ => passes.counts.put_off(None),
@@ -732,7 +733,7 @@ impl Rebuilder {
         }
     }
 
-    /// A blob that lacked its stacks on the drives `missing` has that of `drive` again: it is one level lower, and
+    /// A blob that lacked its stacks on the drives `missing` has the one of `drive` again: it is one level lower, and
     /// belongs to the first drive that is left.
     fn less_exposed(&mut self, drive: DriveId, missing: Vec<DriveId>) {
         let (before, owner) = (missing.len(), missing.first().copied());
@@ -747,19 +748,19 @@ impl Rebuilder {
         }
     }
 
-    /// Everything that is known of a blob follows the move of its stack.
+    /// Updates all records of a blob after the move of its stack.
     pub fn follow_move(&mut self, moved: &StackMove) {
         for blob in self.drives.values_mut().flat_map(|passes| &mut passes.pending) {
             moved.follow(blob.blob, &mut blob.drives);
         }
     }
 
-    /// Bytes of stacks that are left to be rebuilt of each drive.
+    /// Bytes of stacks left to be rebuilt, for each drive.
     pub fn left_bytes(&self, used_bytes: impl Fn(DriveId) -> u64) -> impl Iterator<Item = (DriveId, u64)> {
         self.drives.iter().map(move |(drive, passes)| (*drive, passes.left_bytes(used_bytes(*drive))))
     }
 
-    /// The progress of each drive; `outlook` answers its group, and how long so many bytes may still take.
+    /// The progress of each drive; `outlook` returns its group and the time estimate for a number of bytes.
     pub fn views(
         &self,
         used_bytes: impl Fn(DriveId) -> u64,

@@ -1,94 +1,95 @@
-//! Reads of cold bytes: how much of a blob is read at once and for whom, how far ahead, who waits how long, and what is
-//! tried again.
+//! Reads of cold bytes: how much of a blob is read at once and for which reader, how far ahead, how long a client
+//! waits, and what is retried.
 //!
-//! Each reader has a small state machine of its own here, which the server feeds with what happened and asks what to do
-//! next; the operations that come of it are queued by [`Rack`](crate::Rack) like any other.
+//! Each reader has a small state machine here: the server reports events to it and asks it for the next step.
+//! [`Rack`](crate::Rack) queues the resulting operations like any other.
 //!
-//! - A client is fed from the workshop's spool ([`Recall`]). It is answered when the first [`HEAD_BYTES`] of what it
-//!   wants are there. A wake costs more than reading a gigabyte, so what it wants is read in as few operations as may
-//!   be ([`RecallOperation`]):
-//!   1. While an operation is queued, it takes room in the spool for its first segment alone, which is small.
-//!   2. In service it goes on from segment to segment, at the drives' speed, as long as the spool has room beside what
-//!      others hold. It never waits for a client: what does not fit is ordered when the client gets there.
-//!   3. While its last segment is read, the next operation is ordered, if the client does not lag too far behind.
+//! - A client is fed from the workshop's spool ([`Recall`]). It is answered when the first [`HEAD_BYTES`] of its range
+//!   are there. A wake costs more than reading a gigabyte, so the range is read in as few operations as possible
+//!   ([`RecallOperation`]):
+//!   1. While an operation is queued, it takes room in the spool only for its first segment, which is small.
+//!   2. In service it continues from segment to segment, at the drives' speed, while the spool has room beside what
+//!      others hold. It never waits for a client: the rest is ordered when the client gets there.
+//!   3. While its last segment is read, the next operation is ordered, unless the client lags too far behind.
 //! - Of the bytes read for a client, those that it will take soon, at its pace, are kept for it. The rest may be
-//!   evicted: a slow client takes nobody's room, and one that has gone costs the operation under way.
-//! - Background work reads into memory ([`MemoryRead`]), one operation at a time, each of which waits for its consumer
-//!   so long at most that others of its class are not kept waiting.
-//! - A reader that joined a read which another one ordered orders it anew if that comes to nothing.
-//! - A client waits as long as it was told it may, whatever the forecast says, and only then is asked to come later. It
-//!   does not hear how its recall ends. If that came to nothing, and it would not hear the end of the next one either
-//!   ([`is_worth_trying_again`]), it gets the reason at once ([`Rejection::is_kept`]): nobody is put off for ever.
+//!   evicted: a slow client takes no room from others, and a client that has gone costs the operation under way.
+//! - Background work reads into memory ([`MemoryRead`]), one operation at a time. Each waits for its consumer only as
+//!   long as others of its class are not delayed too much.
+//! - A reader that joined another reader's read orders the bytes itself if that read fails.
+//! - A client waits for as long as its request allows, regardless of the forecast, and only then is asked to retry
+//!   later. It does not learn how its recall ends. If the recall failed, and the returning client would not see the end
+//!   of the next one either ([`is_worth_trying_again`]), the client gets the reason at once ([`Rejection::is_kept`]):
+//!   no client is put off forever.
 //!
-//! All durations are wall time: they are about people, their clients and the workshop, not about the rack.
+//! All durations are wall time: they concern people, their clients and the workshop, not the rack.
 
 use crate::action::Rejection;
 use crate::readahead::AheadRead;
 use core::ops::Range;
 use core::time::Duration;
 
-/// The part of a range that is in the spool before any of it is given out; small objects as a whole.
+/// Bytes of a range that are in the spool before any of them are sent; a smaller object is there as a whole.
 pub const HEAD_BYTES: u64 = 32 << 20;
-/// The first segment of an operation is at most this part of the spool, and else [`HEAD_BYTES`]: operations of so many
-/// clients may be queued at once.
+/// The first segment of an operation is at most this part of the spool, and at most [`HEAD_BYTES`]: the operations of
+/// this number of clients may be queued at once.
 const FIRST_IN_CAPACITY: u64 = 64;
 /// An operation is at most this part of the spool.
 const OPERATION_IN_CAPACITY: u64 = 4;
-/// Bytes read or ordered for a client and not yet taken by it are at most this part of the spool.
+/// Bytes that are read or ordered for a client, and that it has not taken, are at most this part of the spool.
 const AHEAD_IN_CAPACITY: u64 = 2;
 /// An operation leaves this part of the spool to others.
 const OTHERS_IN_CAPACITY: u64 = 4;
-/// The longest operation of one reader: long enough for the seeks between two of them not to count.
+/// The longest operation of one reader: long enough that seeks between two of them are negligible.
 const OPERATION_BYTES_MAX: u64 = 1 << 30;
-/// By how much a segment may be longer than the one before it.
+/// Maximum ratio of a segment's length to that of the segment before it.
 const GROWTH: u64 = 4;
-/// A client's next bytes for this long are kept for it: a re-read may cost a wake, which takes about so long.
+/// Bytes that a client will take within this time are kept for it: reading them again may cost a wake, which takes
+/// about this long.
 const KEPT_TIME: Duration = Duration::from_secs(30);
-/// An operation is no longer than what a client takes in so many times [`KEPT_TIME`].
+/// An operation is at most as long as what a client takes in this multiple of [`KEPT_TIME`].
 const OPERATION_IN_KEPT: u64 = 4;
-/// How often what others ordered may come to nothing before a reader gives up.
+/// Maximum number of failed joins in a row before a reader gives up.
 const JOINS_MAX: u32 = 5;
 
 const _: () = assert!(FIRST_IN_CAPACITY >= OPERATION_IN_CAPACITY, "a first segment is a part of its operation");
 const _: () = assert!(AHEAD_IN_CAPACITY < OPERATION_IN_CAPACITY, "there is room to order an operation ahead");
 const _: () = assert!(HEAD_BYTES <= OPERATION_BYTES_MAX, "one operation brings what a client is answered with");
 
-/// How long a client may take for a block before its segments may be evicted from the spool.
+/// Time that a client may take for a block before its segments may be evicted from the spool.
 pub const BLOCK_WAIT_MAX: Duration = Duration::from_secs(2);
-/// How long a stream waits for room in the spool for its next segment.
+/// Time that a stream waits for room in the spool for its next segment.
 pub const SPOOL_ROOM_WAIT_MAX: Duration = Duration::from_mins(10);
-/// How long the disk of the spool may take for the first bytes of what it holds.
+/// Time that the spool's disk may take for the first bytes of a read.
 pub const SPOOL_DISK_WAIT_MAX: Duration = Duration::from_secs(30);
-/// Bytes that come so soon are waited for without a forecast.
+/// Bytes that arrive within this time are waited for without a forecast.
 pub const SOON: Duration = Duration::from_millis(20);
-/// How long it is known why a recall came to nothing: nobody is asked to come back later than that.
+/// Time for which the reason of a failed recall is stored: no client is asked to retry later than that.
 pub const REASON_KNOWN_FOR: Duration = Duration::from_hours(1);
-/// The longest that anybody waits: clocks have an end.
+/// The longest wait of a client, so that times stay within the range of clocks.
 pub const WAIT_MAX: Duration = Duration::from_hours(365 * 24);
 
 /// Bytes between a transfer into memory and its consumer, beside the transfer's own buffers.
 pub const MEMORY_READ_BYTES: u64 = 4 << 20;
-/// How long, in all, an operation that reads into memory waits for its consumer: it keeps its class in service
-/// meanwhile.
+/// Total time that an operation that reads into memory waits for its consumer: it keeps its class in service meanwhile.
 pub const CONSUMER_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Rejection {
-    /// When to ask again, if the reason passes by itself.
+    /// The delay before a retry, if the reason passes by itself.
     pub fn retry_after(self) -> Option<Duration> {
         matches!(self, Self::QueueFull | Self::Closing).then_some(Duration::from_secs(5))
     }
 
-    /// Whether a client that comes back for bytes whose recall was given up for this reason, and would have to wait for
-    /// too long once more, gets the reason instead. Not what passes by itself; nor that a group slept, whose recall was
-    /// nobody's wish.
+    /// True if a client gets this reason instead of another long wait, when it returns for bytes whose recall failed
+    /// with it. False for reasons that pass by themselves, and for a sleeping group, since no client ordered that
+    /// recall.
     pub fn is_kept(self) -> bool {
         self.retry_after().is_none() && self != Self::Asleep
     }
 }
 
-/// Whether a client that can wait for `left` waits for a read that is expected to take `expected`, although the last
-/// recall of these bytes came to nothing: only if it will hear how this one ends. Otherwise it gets the known reason at
-/// once, and the recall goes on. Whoever asks for bytes that nothing bad is known of waits, whatever is expected.
+/// True if a client that can wait for `left` waits for a read that is expected to take `expected`, although the last
+/// recall of these bytes failed: only if it will see how this one ends. Otherwise it gets the known reason at once, and
+/// the recall continues. A client always waits for bytes without a known failure, regardless of the forecast.
 pub fn is_worth_trying_again(expected: Duration, left: Duration) -> bool {
     expected <= left
 }
@@ -98,7 +99,7 @@ pub fn is_worth_trying_again(expected: Duration, left: Duration) -> bool {
 pub struct BlobShape {
     /// Payload bytes of a stripe.
     pub stripe_bytes: u64,
-    /// Payload bytes in all.
+    /// Payload bytes in total.
     pub payload_bytes: u64,
 }
 
@@ -111,26 +112,26 @@ pub struct SpoolShape {
     pub segment_bytes: u64,
 }
 
-/// The way on after a segment that came to nothing.
+/// The reaction to a failed segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// Order the rest anew.
+    /// Order the rest again.
     OrderAnew,
     /// The reader gets an error with the reason.
     GiveUp,
 }
 
-/// One client's way through a range of a blob. See the head of this file.
+/// The progress of one client through a range of a blob. See the head of this file.
 #[derive(Clone, Debug)]
 pub struct Recall {
     blob: BlobShape,
     spool: SpoolShape,
-    /// The bytes that are still to be received.
+    /// The bytes still to be received.
     left: Range<u64>,
-    /// The bytes that it takes in [`KEPT_TIME`], as far as is known.
+    /// The bytes that it takes in [`KEPT_TIME`], by the last measurement; unlimited before.
     kept_bytes: u64,
     reads_ahead: bool,
-    /// Segments of others that came to nothing since the last byte was received.
+    /// Failed segments of other readers since the last byte was received.
     joins: u32,
 }
 
@@ -142,13 +143,13 @@ impl Recall {
         Self { blob, spool, left: range, kept_bytes: u64::MAX, reads_ahead: true, joins: 0 }
     }
 
-    /// The bytes that are still to be received.
+    /// The bytes still to be received.
     pub fn left(&self) -> Range<u64> {
         self.left.clone()
     }
 
-    /// The operation to order that begins with byte `at`. It reads whole stripes: they are read and checked anyway, and
-    /// neighbours in a pack come for free.
+    /// The operation to order that starts with byte `at`. It reads whole stripes: they are read and checked anyway, and
+    /// neighbours in a pack are free.
     pub fn operation(&self, at: u64) -> RecallOperation {
         assert!(self.left.contains(&at), "an operation reads bytes that are wanted");
         let stripe = self.blob.stripe_bytes;
@@ -170,27 +171,27 @@ impl Recall {
         }
     }
 
-    /// Where the operation begins that is ordered while the last segment of the one up to `end` is read, or received;
-    /// `None` if none is.
+    /// The start of the operation to order while the last segment of the one up to `end` is read or received; `None` if
+    /// none is to be ordered.
     pub fn ahead(&self, end: u64) -> Option<u64> {
         let reach = end.saturating_add(self.spool.first_bytes()).saturating_sub(self.left.start);
         let most = self.spool.capacity_bytes / AHEAD_IN_CAPACITY;
         (self.reads_ahead && end < self.left.end && reach <= most).then_some(end)
     }
 
-    /// Whether a segment that begins at `start` is kept for the client; `is_next` if no other one is.
+    /// True if a segment that starts at `start` is kept for the client; `is_next` if no other one is kept.
     pub fn keeps(&self, start: u64, is_next: bool) -> bool {
         self.reads_ahead && (is_next || start < self.left.start.saturating_add(self.kept_bytes))
     }
 
-    /// So many bytes were received.
+    /// Records received bytes.
     pub fn received(&mut self, bytes: u64) {
         self.left.start += bytes;
         assert!(self.left.start <= self.left.end, "no more is received than is wanted");
         self.joins = 0;
     }
 
-    /// A segment was received to its end: of `bytes`, and `waited` is how long the client was waited for meanwhile.
+    /// A segment of `bytes` was received to its end; `waited` is the time spent waiting for the client.
     pub fn segment_ended(&mut self, bytes: u64, waited: Duration) {
         let millis = waited.as_millis().max(1);
         let in_time = u128::from(bytes) * KEPT_TIME.as_millis() / millis;
@@ -198,12 +199,12 @@ impl Recall {
         self.reads_ahead = true;
     }
 
-    /// The client did not take a block within [`BLOCK_WAIT_MAX`]: its segments are let go.
+    /// The client did not take a block within [`BLOCK_WAIT_MAX`]: its segments are released.
     pub fn stalled(&mut self) {
         self.reads_ahead = false;
     }
 
-    /// A segment came to nothing; `joined` if somebody else had ordered it.
+    /// A segment failed; `joined` if another reader had ordered it.
     pub fn broken(&mut self, joined: bool) -> Broken {
         if !joined || self.joins == JOINS_MAX {
             return Broken::GiveUp;
@@ -215,13 +216,13 @@ impl Recall {
 }
 
 impl SpoolShape {
-    /// The first segment of an operation, which takes room while it is queued.
+    /// The length of the first segment of an operation, which takes room while it is queued.
     fn first_bytes(&self) -> u64 {
         HEAD_BYTES.min(self.capacity_bytes / FIRST_IN_CAPACITY).max(1)
     }
 }
 
-/// The end of as many whole stripes from `start` on as `bytes` hold, and of one at least.
+/// The end of the whole stripes from `start` on that fit into `bytes`; at least one stripe.
 fn whole_stripes(start: u64, bytes: u64, stripe_bytes: u64) -> u64 {
     assert!(start.is_multiple_of(stripe_bytes), "whole stripes begin with a stripe");
     start.saturating_add((bytes - bytes % stripe_bytes).max(stripe_bytes))
@@ -232,29 +233,29 @@ fn whole_stripes(start: u64, bytes: u64, stripe_bytes: u64) -> u64 {
 pub struct RecallOperation {
     spool: SpoolShape,
     stripe_bytes: u64,
-    /// All that it is to read.
+    /// All payload bytes that it is to read.
     range: Range<u64>,
     /// The segment that is read, or is about to be.
     segment: Range<u64>,
-    /// What a client asked for.
+    /// The part that a client requested.
     wanted: Range<u64>,
 }
 
 impl RecallOperation {
-    /// One that reads ahead: a single segment, after which it ends.
+    /// An operation that reads ahead: a single segment, after which it ends.
     pub fn ahead(read: &AheadRead, spool: SpoolShape) -> Self {
         let range = read.range.clone();
         let (segment, wanted) = (range.clone(), range.clone());
         Self { spool, stripe_bytes: read.stripe_bytes, range, segment, wanted }
     }
 
-    /// How many bytes of its segment a client asked for: it is to take them.
+    /// Bytes of its segment that a client requested and is to take.
     pub fn wanted_bytes(&self) -> u64 {
         let start = self.segment.start.max(self.wanted.start);
         self.segment.end.min(self.wanted.end).saturating_sub(start).max(1)
     }
 
-    /// All payload bytes that it is to read. It may end before, at the end of a segment.
+    /// All payload bytes that it is to read. It may end earlier, at the end of a segment.
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
     }
@@ -264,14 +265,14 @@ impl RecallOperation {
         self.segment.clone()
     }
 
-    /// Whether its segment is the last one.
+    /// True if its segment is the last one.
     pub fn is_in_last_segment(&self) -> bool {
         self.segment.end == self.range.end
     }
 
-    /// Goes on to the next segment, if one is left and fits into the spool, of which `free_bytes` are neither held by
-    /// readers nor being written. To be asked before the end of the segment is given out, so that whoever comes to it
-    /// finds the next one. The operation ends with its segment if there is none.
+    /// Continues with the next segment, if one is left and fits into the spool, where `free_bytes` are neither held by
+    /// readers nor being written. Call this before the end of the current segment is sent, so that a client that
+    /// reaches it finds the next one. Without a next segment the operation ends.
     pub fn next_segment(&mut self, free_bytes: u64) -> Option<Range<u64>> {
         let (start, stripe) = (self.segment.end, self.stripe_bytes);
         assert!(start <= self.range.end, "a segment is a part of its operation");
@@ -279,7 +280,7 @@ impl RecallOperation {
         let room = free_bytes.saturating_sub(self.spool.capacity_bytes / OTHERS_IN_CAPACITY);
         let grown = (start - self.segment.start).saturating_mul(GROWTH).max(stripe);
         let most = grown.min(self.spool.segment_bytes.max(stripe)).min(room);
-        // No shorter ones than the first, but for the last: each is a file.
+        // Only the last segment may be shorter than the first: each is a file.
         if left == 0 || most < left.min(self.spool.first_bytes().max(stripe)) {
             return None;
         }
@@ -290,12 +291,12 @@ impl RecallOperation {
     }
 }
 
-/// One reader's way through a range of a blob, in memory. See the head of this file.
+/// The progress of one reader through a range of a blob, in memory. See the head of this file.
 #[derive(Clone, Debug)]
 pub struct MemoryRead {
-    /// The bytes that are still to be received.
+    /// The bytes still to be received.
     left: Range<u64>,
-    /// The range of the operation under way; empty if there is none.
+    /// The range of the current operation; empty without one.
     operation: Range<u64>,
 }
 
@@ -313,14 +314,14 @@ impl MemoryRead {
         (!self.operation.is_empty()).then(|| self.operation.clone())
     }
 
-    /// So many bytes were received.
+    /// Records received bytes.
     pub fn received(&mut self, bytes: u64) {
         self.left.start += bytes;
         assert!(self.left.start <= self.operation.end, "no more is received than the operation reads");
     }
 
-    /// The operation ended and was not refused: complete, or since it waited for the consumer for too long. One that
-    /// gave nothing at all has nobody to read it.
+    /// The operation ended without a refusal: it is complete, or waited too long for its consumer. If it delivered
+    /// nothing at all, it has no consumer.
     pub fn broken(&self) -> Broken {
         assert!(self.left.start <= self.operation.end, "what was received was read");
         if self.left.start > self.operation.start { Broken::OrderAnew } else { Broken::GiveUp }
@@ -350,7 +351,7 @@ mod tests {
         recall_through(1_024 * MIB, range)
     }
 
-    /// The segments of an operation in a spool of which so much is free all the time.
+    /// The segments of an operation in a spool that has `free_bytes` throughout.
     fn segments(mut operation: RecallOperation, free_bytes: u64) -> Vec<Range<u64>> {
         let mut all = vec![operation.segment()];
         while let Some(segment) = operation.next_segment(free_bytes) {

@@ -1,12 +1,12 @@
 //! Reclaiming: dead blobs of a group are removed while it is awake.
 //!
 //! The bytes that deletes and overwrites have left dead are counted by group. When a group with dead bytes is ready,
-//! its dead blobs are listed page by page, and removed one after the other: after the work that is queued for the
-//! group, and before it sleeps. Operations for another group wait for that no longer than a quantum; the rest goes at
-//! the next wake. A blob that is mostly dead is evacuated: what lives in it is copied back to the workshop, and the
-//! blob is dead as a whole then.
+//! its dead blobs are listed page by page, and removed one by one: after the work that is queued for the group, and
+//! before the group sleeps. Operations for another group wait for that no longer than a quantum; the remaining blobs
+//! are removed at the next wake. A mostly dead blob is evacuated: its live data is copied back to the workshop, and
+//! then the whole blob is dead.
 //!
-//! Invariants: a page counts only if it is the one awaited; what a listing shows replaces what was believed; memory is
+//! Invariants: a page counts only if it is the awaited one; the result of a listing replaces the estimate; memory is
 //! one page for each class.
 
 use crate::action::Action;
@@ -17,11 +17,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 use model::{Attempt, ClassId, GroupId, Time};
 
-/// Blobs of one page that are evacuated; the others wait for the next wake. An evacuation reads and stages what lives
-/// in a blob, and the workshop must not be filled by many at once.
+/// Blobs of one page that are evacuated; the others wait for the next wake. An evacuation reads and stages the live
+/// data of a blob, and many at once must not fill the workshop.
 const EVACUATIONS_PER_PAGE: usize = 2;
 
-/// Dead blobs asked for at once.
+/// Number of dead blobs in a page.
 const PAGE_BLOBS: u32 = 64;
 
 const _: () = assert!(EVACUATIONS_PER_PAGE <= PAGE_BLOBS as usize, "a page has room for its evacuations");
@@ -33,13 +33,13 @@ struct DeadListing {
     awaiting: Option<Attempt>,
     /// Blobs to be removed as a whole.
     blobs: VecDeque<DeadBlob>,
-    /// There are more behind the last page.
+    /// There are more pages after the last one.
     more: bool,
-    /// Dead bytes of the group when the listing began, as they were believed to be.
+    /// The estimated dead bytes of the group when the listing began.
     believed: u64,
     /// Dead bytes that the listing has shown so far.
     shown: u64,
-    /// Since somebody waits for another group: when he has waited long enough.
+    /// Set once an operation waits for another group: the time at which that wait is long enough.
     yields_at: Option<Time>,
 }
 
@@ -47,7 +47,7 @@ struct DeadListing {
 pub(crate) enum Next {
     /// A page is awaited.
     Wait,
-    /// See to this blob.
+    /// Remove this blob, or defer it.
     Blob(DeadBlob),
     /// Ask for the next page.
     Page,
@@ -55,11 +55,11 @@ pub(crate) enum Next {
     Done,
 }
 
-/// When a page's blobs are evacuated.
+/// The conditions for evacuating the blobs of a page.
 pub(crate) struct Evacuation {
-    /// The workshop has room for what lives in them.
+    /// The workshop has room for their live data.
     pub allowed: bool,
-    /// At least so many thousandths of such a blob are dead.
+    /// At least this part of a blob is dead, in thousandths.
     pub dead_permille: u32,
 }
 
@@ -75,7 +75,8 @@ impl Evacuation {
 pub(crate) struct Reclaim {
     /// Dead payload bytes by group.
     dead: Vec<u64>,
-    /// Those of them that the last listing showed and that could not be given back: a visit would not either.
+    /// The part of them that the last listing showed and that could not be reclaimed: a visit would not reclaim it
+    /// either.
     stuck: Vec<u64>,
     /// The listing of each class.
     listings: Vec<DeadListing>,
@@ -91,14 +92,14 @@ impl Reclaim {
         }
     }
 
-    /// Bytes of `group` were given up by a delete or an overwrite.
+    /// A delete or an overwrite left bytes of `group` dead.
     pub fn add_dead(&mut self, group: GroupId, bytes: u64) {
         if let Some(dead) = self.dead.get_mut(group.index()) {
             *dead = dead.saturating_add(bytes);
         }
     }
 
-    /// Bytes of `group` that counted as removed are dead still, and cannot be given back before its next wake.
+    /// Bytes of `group` that counted as removed are still dead, and cannot be reclaimed before its next wake.
     pub fn keep_dead(&mut self, group: GroupId, bytes: u64) {
         if group.index() < self.dead.len() {
             self.add_dead(group, bytes);
@@ -110,29 +111,29 @@ impl Reclaim {
         self.dead[group.index()]
     }
 
-    /// Dead bytes of `group` that a visit may give back.
+    /// Dead bytes of `group` that a visit may reclaim.
     pub fn reclaimable_bytes(&self, group: GroupId) -> u64 {
         self.dead[group.index()].saturating_sub(self.stuck[group.index()])
     }
 
-    /// Blobs of `group` that waited for a drive can go now.
+    /// Blobs of `group` that waited for a drive can be removed now.
     pub fn unstick(&mut self, group: GroupId) {
         self.stuck[group.index()] = 0;
     }
 
-    /// The group of `class` that was up goes to sleep, or another one wakes: its listing is dropped.
+    /// The group of `class` that was up goes to sleep, or another group wakes: its listing is dropped.
     pub fn reset(&mut self, class: ClassId) {
         self.listings[class.index()] = DeadListing::default();
     }
 
-    /// Whether the dead blobs of `group` are to be listed, and are not yet.
+    /// True if the dead blobs of `group` are to be listed, and no listing is under way.
     pub fn needs_listing(&self, class: ClassId, group: GroupId) -> bool {
         let listing = &self.listings[class.index()];
         let is_under_way = listing.awaiting.is_some() || listing.more || !listing.blobs.is_empty();
         self.dead[group.index()] > 0 && !is_under_way
     }
 
-    /// Asks for the dead blobs of `group`: for the first page, or for the one behind the last.
+    /// Requests a page of the dead blobs of `group`: the first one, or the one after the last.
     pub fn list(&mut self, class: ClassId, group: GroupId, attempt: Attempt, restart: bool) -> Action {
         let listing = &mut self.listings[class.index()];
         assert!(listing.awaiting.is_none() && listing.blobs.is_empty(), "one page of {group} at a time");
@@ -145,12 +146,13 @@ impl Reclaim {
         Action::ListDead { group, attempt, limit: PAGE_BLOBS, restart }
     }
 
-    /// Whether `class` waits for this page.
+    /// True if `class` waits for this page.
     pub fn awaits(&self, class: ClassId, attempt: Attempt) -> bool {
         self.listings[class.index()].awaiting == Some(attempt)
     }
 
-    /// The page that `class` awaits for `group`: asks for evacuations, and keeps what can be removed as a whole.
+    /// The page that `class` awaits for `group`. Requests evacuations, and stores the blobs that can be removed as a
+    /// whole.
     pub fn page(
         &mut self,
         class: ClassId,
@@ -170,8 +172,9 @@ impl Reclaim {
         leaving.into_iter().take(EVACUATIONS_PER_PAGE).map(|blob| Action::Evacuate { blob: blob.blob })
     }
 
-    /// The awaited page of `group` is over; `held_bytes` of dead blobs were left out of it. What the pages have shown
-    /// replaces what was believed; what has died since the listing began is added.
+    /// The awaited page of `group` has ended; dead blobs with `held_bytes` were left out of it. After the last page,
+    /// the bytes that the pages have shown replace the estimate; bytes that have died since the listing began are
+    /// added.
     pub fn end_page(&mut self, class: ClassId, group: GroupId, held_bytes: u64, more: bool) {
         let listing = &mut self.listings[class.index()];
         assert!(listing.awaiting.is_some(), "a page of {group} is awaited");
@@ -184,7 +187,7 @@ impl Reclaim {
         }
     }
 
-    /// The awaited page could not be listed: the listing is over, and what was believed stays until the next wake.
+    /// The awaited page could not be listed: the listing ends, and the estimate stays until the next wake.
     pub fn unlisted(&mut self, class: ClassId) {
         let listing = &mut self.listings[class.index()];
         assert!(listing.awaiting.is_some(), "a page is awaited");
@@ -205,20 +208,21 @@ impl Reclaim {
         }
     }
 
-    /// Dead bytes of `group` cannot be given back at this wake.
+    /// Dead bytes of `group` cannot be reclaimed at this wake.
     pub fn defer(&mut self, group: GroupId, bytes: u64) {
         self.stuck[group.index()] = self.stuck[group.index()].saturating_add(bytes);
     }
 
-    /// Somebody waits for another group of `class`: for how long at most, if for `at_most` from now on.
+    /// An operation waits for another group of `class`. Returns the time until which it waits at most, which is
+    /// `at_most` unless an earlier time was set.
     pub fn yields_at(&mut self, class: ClassId, at_most: Time) -> Time {
         let yields_at = *self.listings[class.index()].yields_at.get_or_insert(at_most);
         assert!(yields_at <= at_most, "nobody waits the longer for asking again");
         yields_at
     }
 
-    /// A blob of `group` with so many dead bytes was removed. A listing under way may have more pages: what is gone is
-    /// neither believed nor shown any more.
+    /// A blob of `group` with this number of dead bytes was removed. A listing under way may have more pages: the
+    /// removed bytes are subtracted from its estimate and from what it has shown.
     pub fn removed(&mut self, class: ClassId, group: GroupId, bytes: u64) {
         let dead = &mut self.dead[group.index()];
         *dead = dead.saturating_sub(bytes);
@@ -227,7 +231,7 @@ impl Reclaim {
         listing.shown = listing.shown.saturating_sub(bytes);
     }
 
-    /// Everything that is known of a blob follows the move of its stack.
+    /// Updates all listed blobs for the move of a stack.
     pub fn follow_move(&mut self, moved: &StackMove) {
         for blob in self.listings.iter_mut().flat_map(|listing| &mut listing.blobs) {
             moved.follow(blob.blob, &mut blob.drives);

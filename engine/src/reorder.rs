@@ -1,39 +1,40 @@
-//! One queue of a class's scheduler: batches operations of a group, within a bound on how far any may be overtaken.
+//! One queue of a class's scheduler: batches operations of a group, within a bound on the overtaking of any operation.
 //!
-//! Pelican, section 3, "Reordering", with weights instead of counts. The queue keeps a counter t, the weight admitted
-//! so far.
+//! Pelican, section 3, "Reordering", with weights instead of counts. The queue has a counter t, the weight admitted so
+//! far.
 //! 1. A new operation r of weight w gets t_r = o_r = t; then t grows by w.
-//! 2. Let l be the last queued operation of r's group. If there is none, r goes to the end.
-//! 3. If o_i + w - t_i <= u_i for every operation i behind l, then r goes right behind l, every such o_i grows by w,
-//!    and o_r becomes t_r less the weight overtaken. Otherwise r goes to the end.
+//! 2. Let l be the last queued operation of r's group. If no l exists, r goes to the end.
+//! 3. If o_i + w - t_i <= u_i for every operation i after l, then r goes right after l, every such o_i grows by w, and
+//!    o_r becomes t_r less the weight overtaken. Otherwise r goes to the end.
 //!
 //! **Switches.** The paper measures "the delay compared to FIFO order", in "wall clock time", estimated from "the
-//! number of group spin ups and the volume of data" before an operation. To that end a switch has a weight as well, v;
-//! it is 0 where switches do not count. The *expected begin* of an operation in some order is the weight before it, and
-//! v for each change of group on the way to it, from the group that was served last. Then t_r is r's expected begin if
-//! all that is queued were served in the order of arrival, or at the end of the queue as it is, whichever is later; o_r
-//! is the one at its place; and o_i grows by what is added before i. So o - t <= u says that nobody is served more than
-//! u later than in the order of arrival, as far as this queue decides.
+//! number of group spin ups and the volume of data" before an operation. For that purpose a switch has a weight as
+//! well, v; it is 0 where switches do not count. The *expected begin* of an operation in some order is the weight
+//! before it, and v for each change of group on the way to it, from the group that was served last. Then t_r is r's
+//! expected begin if the whole queue were served in the order of arrival, or at the end of the queue as it is, if that
+//! is later; o_r is its expected begin at its place; and o_i grows by the weight added before i. So o - t <= u means
+//! that no operation is served more than u later than in the order of arrival, as far as this queue decides.
 //!
-//! The check of rule 3 stays as it is: what goes behind the last operation of its group prolongs a batch, and adds no
-//! switch for those it overtakes. But batches before an operation have saved it switches, and by these it is ahead of
-//! time: so much more it may be overtaken. That counts for those who found a queue in batches and went to its end; what
-//! r itself passes counts as well, but never decides, since whatever overtakes r overtakes the first of its batch.
+//! The check of rule 3 stays as it is: an operation that goes after the last one of its group extends a batch, and adds
+//! no switch for those it overtakes. But batches before an operation have saved it switches, and it is early by their
+//! weight: it may be overtaken by that much more. This matters for operations that found a queue in batches and went to
+//! its end. The weight that r itself overtakes counts as well, but never decides, since an operation that overtakes r
+//! also overtakes the first of its batch.
 //!
-//! The paper's u is one number for the queue; here each operation brings its own, which is the same if all are equal.
-//! Beyond the paper, [`ReorderQueue::pop_of_group`] lets a later operation of the group in service go first, and
-//! charges everything it passes in the same way. And an operation may be *overdue*: [`ReorderQueue::pop_overdue`] takes
-//! the first of its group wherever it lies, and charges nobody, as if it had been cancelled; what it had overtaken
-//! itself stays charged.
+//! The paper's u is one number for the queue; here each operation has its own, which is the same rule if all are equal.
+//! Beyond the paper, [`ReorderQueue::pop_of_group`] serves a later operation of the group in service first, and charges
+//! everything it passes in the same way. And an operation may be *overdue*: [`ReorderQueue::pop_overdue`] takes the
+//! first of its group from any place and charges no other operation, as if it had been cancelled; the weight that it
+//! had itself overtaken stays charged.
 //!
-//! The queue is kept as its runs of one group, since these are overtaken as wholes (`runs.rs`).
+//! The queue is stored as its runs of one group, since these are overtaken as wholes (`runs.rs`).
 //!
 //! Invariants:
 //! - o - t <= u for every queued operation, always;
-//! - operations of one group leave in the order in which they came (a cancelled one aside);
+//! - operations of one group leave in the order of their arrival (except for cancelled ones);
 //! - a refused push changes nothing;
 //! - no call but [`ReorderQueue::iter`] and [`ReorderQueue::ahead_of`] looks at more than the runs that are overtaken,
-//!   or the first operation of each group; to cancel an operation looks at those of its run.
+//!   or the first operation of each group; cancelling an operation looks at the operations of its run.
 
 mod runs;
 #[cfg(test)]
@@ -44,30 +45,30 @@ use alloc::vec::Vec;
 use model::{GroupId, OpId, Time};
 use runs::{NIL, RunId, Runs, Slot, Span};
 
-/// The largest sum of weights in one queue, and the largest limit that is one; whatever is above stands for no limit.
+/// The largest sum of weights in one queue, and the largest limit that is enforced; a higher limit means no limit.
 const WEIGHT_SUM_MAX: u64 = 1 << 61;
 
 /// An operation as the queue sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queued {
-    /// Which operation.
+    /// The number of the operation.
     pub op: OpId,
     /// The group it needs awake.
     pub group: GroupId,
-    /// Its share of u, in the unit of [`Weighing`](crate::Weighing). Fixed at admission. 0 is taken for 1, since
-    /// otherwise something weightless could overtake without end; above 2^61 over the queue's depth (2 PB at 1,000) it
-    /// is taken for that, so that sums fit.
+    /// Its share of u, in the unit of [`Weighing`](crate::Weighing). Fixed at admission. 0 counts as 1, since otherwise
+    /// an operation without weight could overtake without end; a weight above 2^61 over the queue's depth (2 PB at
+    /// 1,000) counts as that maximum, so that sums fit.
     pub weight: u64,
-    /// The weight of a switch to another group, as expected at its admission; 0 where switches do not count. Above 2^61
-    /// over the queue's depth it is taken for that.
+    /// The weight of a switch to another group, as expected at its admission; 0 where switches do not count. A weight
+    /// above 2^61 over the queue's depth counts as that maximum.
     pub switch_weight: u64,
-    /// u: how much weight may overtake it, in the same unit. Above 2^61 (`u64::MAX`, say) it is any amount.
+    /// u: the weight that may overtake it, in the same unit. Above 2^61 (for example `u64::MAX`) it is unlimited.
     pub overtake_limit: u64,
-    /// When it is overdue; [`Time::MAX`] is never. Never earlier than that of one that was queued before.
+    /// The time at which it is overdue; [`Time::MAX`] is never. Never earlier than that of an operation queued before.
     pub due: Time,
 }
 
-/// The queue holds as many operations as it may.
+/// The queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue is full")]
 pub struct QueueFull;
@@ -75,16 +76,16 @@ pub struct QueueFull;
 /// The operations that are served before another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ahead {
-    /// How many operations.
+    /// The number of operations.
     pub operations: usize,
     /// Their weight.
     pub weight: u64,
-    /// How often the group changes from the head of the queue up to the operation itself, the change to it included and
-    /// the one to the head not. Exact for the order as it is now.
+    /// The number of changes of group from the head of the queue to the operation itself, including the change to it
+    /// and excluding the one to the head. Exact for the current order.
     pub group_switches: usize,
 }
 
-/// The first and the last queued operation of a group, and how many there are.
+/// The first and the last queued operation of a group, and the number of its queued operations.
 #[derive(Clone, Copy)]
 struct Members {
     first: Slot,
@@ -92,7 +93,7 @@ struct Members {
     count: usize,
 }
 
-/// A queued operation in the arena, in one line of the processor's cache.
+/// A queued operation in the arena, in one cache line.
 #[repr(align(64))]
 struct Node {
     item: Queued,
@@ -102,13 +103,13 @@ struct Node {
 
 const _: () = assert!(size_of::<Node>() == 64, "a node fills its line");
 
-/// Where a queued operation lies. Apart from the operation itself: whoever comes or leaves looks at the places of its
-/// neighbours, which are anywhere in memory, and at nothing else of them.
+/// The neighbours of a queued operation. Stored apart from the operation itself: an operation that joins or leaves
+/// needs only the links of its neighbours, which are anywhere in memory.
 #[derive(Clone, Copy)]
 struct Links {
     group: GroupId,
     run: RunId,
-    /// Its neighbours of the same group: [before, behind].
+    /// Its neighbours of the same group: [before, after].
     mates: [Slot; 2],
     /// Its neighbours in the order of arrival.
     arrivals: [Slot; 2],
@@ -117,9 +118,10 @@ struct Links {
 /// One queue. See the head of this file.
 pub struct ReorderQueue {
     depth: u32,
-    /// Slots of operations that have left are used again, so it is as large as the queue ever was.
+    /// The operations. Slots of operations that have left are used again, so it has the largest size that the queue
+    /// ever had.
     nodes: Vec<Node>,
-    /// Of each slot.
+    /// The links of each slot.
     links: Vec<Links>,
     free: Vec<Slot>,
     runs: Runs,
@@ -134,7 +136,7 @@ pub struct ReorderQueue {
 struct Arrivals {
     first: Slot,
     last: Slot,
-    /// How often the group changes from the first to the last.
+    /// The number of changes of group from the first to the last.
     changes: u32,
 }
 
@@ -196,7 +198,7 @@ impl ReorderQueue {
         Some(self.node(self.runs.first()?.first).item)
     }
 
-    /// Takes the first operation of `group`, wherever it is, unless one before it may not be overtaken by its weight.
+    /// Takes the first operation of `group` from any place, unless one before it may not be overtaken by its weight.
     pub fn pop_of_group(&mut self, group: GroupId) -> Option<Queued> {
         let first = self.groups.get(&group)?.first;
         let (weight, run) = (self.node(first).item.weight, self.links(first).run);
@@ -210,7 +212,7 @@ impl ReorderQueue {
         Some(item)
     }
 
-    /// The group that an operation has been overdue in for longest, `but` those.
+    /// The group whose first operation has been overdue longest, except for those in `but`.
     pub fn overdue_group(&self, now: Time, but: &[GroupId]) -> Option<GroupId> {
         if self.first_due() > now {
             return None;
@@ -221,17 +223,17 @@ impl ReorderQueue {
         })
     }
 
-    /// Whether an operation of `group` is overdue.
+    /// True if an operation of `group` is overdue.
     pub fn is_overdue(&self, group: GroupId, now: Time) -> bool {
         self.groups.get(&group).is_some_and(|members| self.node(members.first).item.due <= now)
     }
 
-    /// When the first operation will be overdue, or has been: that which came first.
+    /// The time at which the first operation will be overdue, or became so: the one that arrived first.
     pub fn first_due(&self) -> Time {
         self.nodes.get(self.arrivals.first as usize).map_or(Time::MAX, |first| first.item.due)
     }
 
-    /// Takes the first operation of `group`, wherever it is. Nobody is charged.
+    /// Takes the first operation of `group` from any place. No other operation is charged.
     pub fn pop_overdue(&mut self, group: GroupId) -> Option<Queued> {
         let first = self.groups.get(&group)?.first;
         let item = self.serve(first);
@@ -239,33 +241,33 @@ impl ReorderQueue {
         Some(item)
     }
 
-    /// Takes `op` out, if it is queued. What it overtook stays charged: nobody gets a bound back that was used up.
+    /// Removes `op`, if it is queued. The weight that it overtook stays charged: no operation regains a used-up bound.
     pub fn remove(&mut self, op: OpId) -> Option<Queued> {
         let slot = self.slot_of(op)?;
         Some(self.take(slot))
     }
 
-    /// How many operations are queued.
+    /// The number of queued operations.
     pub fn len(&self) -> usize {
         self.runs.whole.operations as usize
     }
 
-    /// Whether as many are queued as may be.
+    /// True if the number of queued operations is the limit.
     pub fn is_full(&self) -> bool {
         self.len() >= self.depth as usize
     }
 
-    /// Whether none is queued.
+    /// True if no operation is queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether `op` is queued.
+    /// True if `op` is queued.
     pub fn contains(&self, op: OpId) -> bool {
         self.slot_of(op).is_some()
     }
 
-    /// How many operations of `group` are queued.
+    /// The number of queued operations of `group`.
     pub fn len_of_group(&self, group: GroupId) -> usize {
         let count = self.groups.get(&group).map_or(0, |members| members.count);
         assert!(count <= self.len(), "a group has no more than there are");
@@ -286,8 +288,8 @@ impl ReorderQueue {
         Some(Ahead { operations, weight, group_switches: changes as usize })
     }
 
-    /// The operations that would be before one of this group and weight if it were queued now, full or not. How far it
-    /// may be overtaken itself plays no part in where it goes, only in what may overtake it afterwards.
+    /// The operations that would be before an operation of this group and weight if it were queued now, full or not.
+    /// Its own overtaking limit does not influence its place, only which operations may overtake it afterwards.
     pub fn ahead_of_new(&self, group: GroupId, weight: u64) -> Ahead {
         let whole = self.runs.whole;
         let (behind, changes) = match self.joinable(group, self.weight_of(weight)) {
@@ -307,7 +309,7 @@ impl ReorderQueue {
         runs.flat_map(move |run| {
             self.of_run(self.links(run.first).run).map(move |slot| {
                 let Node { item, delay } = self.node(slot);
-                // Beyond 64 bits is only what is overtaken without limit.
+                // Only the delay of operations that are overtaken without limit exceeds 64 bits.
                 (*item, i64::try_from(delay + run.delay).unwrap_or(i64::MAX))
             })
         })
@@ -347,7 +349,7 @@ impl ReorderQueue {
         core::iter::successors(Some(run.first), move |slot| (*slot != run.last).then(|| self.links(*slot).mates[1]))
     }
 
-    /// The run of an operation takes note of how far it may be overtaken, if that is not any amount.
+    /// Records in the run of an operation by how much the operation may be overtaken, unless that is unlimited.
     fn note_headroom(&mut self, slot: Slot) {
         let (Node { item, delay }, run) = (self.node(slot), self.links(slot).run);
         let (item, delay) = (*item, *delay);
@@ -362,8 +364,9 @@ impl ReorderQueue {
         weight
     }
 
-    /// The weight of the switches by which a new operation comes sooner at the end of the run that it `joined`, or at
-    /// the end of the queue, than in the order of arrival, or than at the end of the queue where that is later.
+    /// The weight of the switches by which the begin of a new operation, at the end of the run that it `joined` or at
+    /// the end of the queue, is earlier than in the order of arrival, or than at the end of the queue where that is
+    /// later.
     fn switches_saved_weight(&self, joined: Option<(RunId, Span)>, item: &Queued) -> u64 {
         if item.switch_weight == 0 {
             return 0;
@@ -381,12 +384,12 @@ impl ReorderQueue {
         switch_weight * u64::from(by_arrival.max(at_end) - place)
     }
 
-    /// Whether the group changes to `group` at the end; from `served`, if nothing is queued.
+    /// 1 if the group changes to `group` at the end, otherwise 0; from `served`, if nothing is queued.
     fn changes_at_end(&self, served: Option<GroupId>, group: GroupId) -> u32 {
         changes(self.runs.last().map(|run| run.group).or(served), group)
     }
 
-    /// The last run of `group`, and what lies behind it, if one of `weight` may join it.
+    /// The last run of `group` and the span after it, if an operation of `weight` may join that run.
     fn joinable(&self, group: GroupId, weight: u64) -> Option<(RunId, Span)> {
         let last = self.groups.get(&group)?.last;
         let run = self.links(last).run;
@@ -420,7 +423,7 @@ impl ReorderQueue {
         item
     }
 
-    /// Whether the group changes from one slot to the other, if there are both.
+    /// 1 if both slots exist and the group changes from one to the other, otherwise 0.
     fn differ(&self, before: Slot, behind: Slot) -> u32 {
         let both = before != NIL && behind != NIL;
         u32::from(both && self.links(before).group != self.links(behind).group)
@@ -456,7 +459,7 @@ impl ReorderQueue {
         }
     }
 
-    /// A new operation is always the last of its group: it goes behind the last one, or to the end.
+    /// Links a new operation, which is always the last of its group: it goes after the last one, or to the end.
     fn join_mates(&mut self, group: GroupId, slot: Slot) {
         let members = self.groups.get_or_insert_with(group, || Members { first: slot, last: NIL, count: 0 });
         let before = core::mem::replace(&mut members.last, slot);
@@ -493,7 +496,7 @@ impl ReorderQueue {
     }
 }
 
-/// Whether there is a switch from one group to the other.
+/// 1 if there is a switch from one group to the other, otherwise 0.
 fn changes(from: Option<GroupId>, to: GroupId) -> u32 {
     u32::from(from.is_some_and(|from| from != to))
 }

@@ -1,22 +1,23 @@
-//! Repartitioning inside the rack: records that lie over the groups of a class in the order of their arrival are moved
-//! into the groups where another key wants them (the paper of BuffPack and OffPack, whose sections are cited here).
+//! Repartitioning inside the rack: records that are stored on the groups of a class in the order of their arrival move
+//! to the groups that another key assigns to them. The sections cited here are those of the paper of BuffPack and
+//! OffPack.
 //!
-//! One group is awake at a time and a switch to another costs seconds, so the order of visits is what there is to
-//! decide. A [`Strategy`] decides it from the [`Accounting`]: what is still to be read on each group, what is buffered
-//! for each, what was offloaded where. [`Baseline`], [`BuffPack`] and [`OffPack`] are the paper's, [`FillPack`] and
+//! One group is awake at a time and a switch to another costs seconds, so the decision is the order of visits. A
+//! [`Strategy`] takes it from the [`Accounting`]: the bytes still to be read on each group, the bytes buffered for
+//! each, and where bytes were offloaded. [`Baseline`], [`BuffPack`] and [`OffPack`] are the paper's, [`FillPack`] and
 //! [`TourPack`] are ours.
 //!
-//! [`Choice::simulate_cost`] runs a strategy against what is expected and states its cost; [`formulas`] has the paper's
-//! formulas and better ones. A [`Planner`] follows the cheapest strategy in one class, and changes it when what was
-//! measured makes another one cheaper. A [`JobPlanner`] has a planner for each class of a job. A job's forecast is
-//! a dry run of all of it ([`JobSpec::dry_run`], [`JobPlanner::forecast`]). Everything here is a pure function of
-//! its arguments; `crate::jobs` gives the orders out and enters what came of them.
+//! [`Choice::simulate_cost`] runs a strategy against the expected input and output and returns its cost; [`formulas`]
+//! has the paper's formulas and better ones. A [`Planner`] follows the cheapest strategy in one class, and changes it
+//! when the measurements make another one cheaper. A [`JobPlanner`] has a planner for each class of a job. A job's
+//! forecast is a dry run of all of it ([`JobSpec::dry_run`], [`JobPlanner::forecast`]). Everything here is a pure
+//! function of its arguments; `crate::jobs` issues the orders and enters their results.
 //!
-//! Groups are numbered 0 to K - 1 here, in the order of the class. A partition is known by its destination group: any
-//! number of partitions may share one, and which partition a byte belongs to is the world's business.
+//! Groups are numbered 0 to K - 1 here, in the order of the class. A partition is identified by its destination group.
+//! Several partitions may share a group, and only the world knows to which partition a byte belongs.
 //!
 //! Invariants: every byte of output is buffered, offloaded or delivered, and never counted twice; the buffer never
-//! holds more than it may; a job ends with all output delivered.
+//! exceeds its limit; a job ends with all output delivered.
 
 mod accounting;
 mod apportion;

@@ -1,18 +1,18 @@
-//! Whether the rack is full: whether what is staged still finds room in it.
+//! Detection of a full rack: one that has no room for the staged data.
 //!
-//! The rack finds out by trying. A write from the workshop that no group has room for is noted, until a group has room
-//! for it again or less than its bytes are staged. The rack is full while not even a pack of the usual size has room
-//! anywhere: one object that is too large for what is left of every group does not keep others out.
+//! The rack finds out by trying. A write from the workshop for which no group has room is noted, until a group has room
+//! for it again or fewer than its bytes are staged. The rack is full while not even a pack of the usual size has room
+//! anywhere: one object that is too large for the rest of every group does not keep others out.
 //!
-//! Drives that are away count as if they were there: a user who waits for them is not helped by deleting anything.
-//! While a write is noted, whatever is deleted is reclaimed at once, since no group would wake for anything else.
+//! Drives that are away count as present: a user who waits for them is not helped by deleting anything. While a write
+//! is noted, deleted data is reclaimed at once, since no group would wake for anything else.
 
 use crate::event::Work;
 use crate::placement::{Placement, Wanted};
 use crate::policy::PinnedTo;
 use crate::setup::Setup;
 
-/// How much larger than what its objects take of the workshop a payload may be: its index.
+/// The maximum size of a payload's index: a payload may exceed the staged bytes of its objects by this.
 const INDEX_BYTES_MAX: u64 = 1 << 16;
 
 /// The last write from the workshop that found no room in any group, until one has room for it.
@@ -22,7 +22,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Whether no group has room for what is staged. It ends when one has room again.
+    /// True if no group has room for the staged data. It ends when a group has room again.
     pub fn is_full(&self, setup: &Setup, placement: &Placement) -> bool {
         self.unplaced.is_some_and(|unplaced| {
             let pack_stack_bytes = setup.policy.migration.pack_bytes.div_ceil(u64::from(setup.spec.code.data));
@@ -38,7 +38,7 @@ impl Room {
         }
     }
 
-    /// Forgets the write that found no room once it would find some, or cannot be among the `staged_bytes` any more.
+    /// Forgets the write that found no room once it would find room, or cannot be among the `staged_bytes` any more.
     pub fn look(&mut self, setup: &Setup, placement: &Placement, staged_bytes: u64) {
         let Some(unplaced) = self.unplaced else { return };
         let is_gone = staged_bytes.saturating_add(INDEX_BYTES_MAX) < unplaced.payload_bytes;
@@ -74,7 +74,7 @@ mod tests {
         policy
     }
 
-    /// A box of eight whose drives lie on one disk, with 100 MB staged that is due.
+    /// A box of eight whose drives are on one disk, with 100 MB staged that is due.
     fn rack() -> Rack {
         let spec = model::text::parse(include_str!("../../racks/nas8.toml"), "nas8.toml").unwrap();
         let layout = crate::layout::synthesise(&spec).unwrap();

@@ -1,32 +1,32 @@
-//! Scrubbing: every blob of a rack is read as a whole once in a period, so that what rots is found while it can still
-//! be made good from the rest.
+//! Scrubbing: every blob of a rack is read completely once per period, so that damage is found while it can still be
+//! repaired from the other stacks.
 //!
-//! Time is cut into *periods*, and each group has a *pass* in each: over the blobs that it held when the pass began, by
-//! number. (What is written later was read back when it was written.) A pass goes on in *steps*, each of which reads at
-//! most [`ScrubPolicy::step_bytes`] of one blob from all of its stacks.
-//! 1. A step begins only in a group that is awake and has nothing else to do. Whatever is queued goes first, and a
-//!    group that others of its class wait for goes to sleep as if there were no scrub.
-//! 2. In a group that is awake for others, a pass *rides along*: steps begin until [`ScrubPolicy::ride_along`] after
-//!    the last work of others. Steps do not count as work, so the group goes to sleep at its idle timeout, or when that
-//!    time is over and the step under way has ended, whichever is later.
-//! 3. From the middle of the period on, each group at a moment of its own, a pass that is behind the time is *due*: it
-//!    has covered a smaller share of its bytes than has passed of the period. For such a pass the group is woken, as
-//!    background work, when its class has nothing else to do, or at the latest once the period is over; and not more
-//!    often than [`ScrubPolicy::starts_per_day`], nor beyond the budgets of its drives. In a wake of its own a pass
-//!    goes on to its end, unless others want the class: clients at once, and after a quantum if the pass is overdue.
-//! 4. A blob of which fragments were repaired where they lay is read once more: that is what reads them back. A stack
-//!    that cannot be made good like that is regenerated in its place, as an operation of
-//!    [`PriorityClass::Rebuild`](crate::PriorityClass::Rebuild). A blob with too few good fragments is read once more,
-//!    too, before it counts as lost.
-//! 5. A blob that cannot be read now, since too few of its drives are there, is *put off* (`scrub/put_off.rs`): the
-//!    pass goes on without it and comes back to it, but does not wait for it.
-//! 6. At the end of the list the pass is complete. The next one begins with the next period, and not before.
+//! Time is divided into *periods*. In each period each group has a *pass* over the blobs that it held when the pass
+//! started, by number. (Blobs written later were read back when they were written.) A pass consists of *steps*, each of
+//! which reads at most [`ScrubPolicy::step_bytes`] of one blob from all of its stacks.
+//! 1. A step starts only in a group that is awake and has nothing else to do. Queued work goes first, and a group goes
+//!    to sleep for others of its class as if there were no scrub.
+//! 2. In a group that is awake for other work, a pass *rides along*: steps start until [`ScrubPolicy::ride_along`]
+//!    after the last other work. Steps do not count as work, so the group goes to sleep at its idle timeout, or when
+//!    the time to ride along is over and the current step has ended, whichever is later.
+//! 3. From a moment in the second half of the period, different for each group, a pass that is late is *due*: it has
+//!    covered a smaller share of its bytes than has passed of the period. For a due pass the group is woken, as
+//!    background work, when its class has nothing else to do, or at the latest when the period has ended; at most
+//!    [`ScrubPolicy::starts_per_day`] times a day, and within the budgets of its drives. In its own wake a pass
+//!    continues to its end, unless another group of the class is wanted: clients get the class at once, or within a
+//!    quantum if the pass is overdue; other work gets it within a quantum.
+//! 4. A blob with fragments that were repaired in place is read again, to read those back. A stack that cannot be
+//!    repaired in place is regenerated as an operation of [`PriorityClass::Rebuild`](crate::PriorityClass::Rebuild). A
+//!    blob with too few good fragments is also read again before it counts as lost.
+//! 5. A blob that cannot be read now, because too few of its drives are present, is *put off* (`scrub/put_off.rs`): the
+//!    pass continues without it, and later retries it without waiting for it.
+//! 6. At the end of the list the pass is complete. The next one starts with the next period, not earlier.
 //!
-//! Where a pass is, and what is put off, is remembered durably after each page ([`Action::PersistScrub`]); what was
-//! done since the last time is done again after a crash.
+//! The position of a pass and its put-off blobs are persisted after each page ([`Action::PersistScrub`]); after a
+//! crash, the work since the last time is repeated.
 //!
-//! Invariants: memory is a page for each class, and a record and some blobs for each group; a page counts only if it
-//! is the one awaited, and each page leads on, so a pass ends; nothing is scrubbed while it is paused.
+//! Invariants: memory is a page for each class, and a record and some blobs for each group; a page counts only if it is
+//! the awaited one, and each page advances, so a pass ends; nothing is scrubbed while scrubbing is paused.
 
 mod put_off;
 #[cfg(test)]
@@ -45,41 +45,41 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, BlobId, ClassId, GroupId, OpId, Time};
 
-/// Blobs of a group asked for at once.
+/// Maximum number of blobs on a page.
 const PAGE_BLOBS: u32 = 32;
 
-/// How far the scrub of a group is.
+/// Progress of the scrub of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubView {
-    /// Which group.
+    /// The group.
     pub group: GroupId,
     /// Its pass.
     pub pass: ScrubPass,
-    /// When its period ends.
+    /// The end of its period.
     pub period_ends: Time,
-    /// Whether the period before ended before the pass did.
+    /// True if the pass has not ended within its period.
     pub overdue: bool,
-    /// Blobs that could not be read when a pass came to them, and are read again.
+    /// Blobs that a pass could not read, and that are retried.
     pub put_off_blobs: u64,
 }
 
-/// The blob that a class is at.
+/// The current blob of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AtBlob {
     pub blob: BlobOnDrive,
-    /// Payload bytes that are done of it in this round.
+    /// Payload bytes read in this round.
     pub from: u64,
-    /// Stacks that are damaged beyond repair where they lie.
+    /// Stacks that are damaged and cannot be repaired in place.
     pub bad: BTreeSet<u8>,
-    /// Stacks of which fragments were repaired in this round.
+    /// Stacks with fragments that were repaired in this round.
     pub repaired: BTreeSet<u8>,
-    /// The same in the round before.
+    /// The same for the previous round.
     pub before: BTreeSet<u8>,
     /// Stacks that could not be read.
     pub unread: BTreeSet<u8>,
-    /// Too few fragments of some stripe were good.
+    /// A stripe had too few good fragments.
     pub lost: bool,
-    /// Whether this is the round that reads again.
+    /// True if this is the second round.
     pub again: bool,
 }
 
@@ -90,10 +90,10 @@ impl AtBlob {
         Self { blob, from: 0, bad, repaired, before, unread, lost: false, again: false }
     }
 
-    /// All of it was read in this round: whether it is to be read again.
+    /// Ends a round, in which all of the blob was read. True if it is to be read again.
     pub fn ends_round(&mut self) -> bool {
         if self.again {
-            // What was repaired and is bad again cannot be repaired where it lies.
+            // A stack that was repaired and is bad again cannot be repaired in place.
             self.bad.append(&mut self.repaired);
             return false;
         }
@@ -109,24 +109,24 @@ impl AtBlob {
 /// The page of a class.
 #[derive(Default)]
 struct Page {
-    /// Of which group; no other's is in memory.
+    /// Its group; no other group's page is in memory.
     of: Option<GroupId>,
     awaiting: Option<Attempt>,
-    /// Behind which blob it begins.
+    /// It starts after this blob.
     after: Option<BlobId>,
     blobs: VecDeque<BlobOnDrive>,
-    /// Behind which blob the list goes on after it.
+    /// The next page starts after this blob.
     next: Option<BlobId>,
-    /// It was taken, and the list ends with it.
+    /// It was received, and the list ends with it.
     is_last: bool,
     at: Option<AtBlob>,
-    /// The blob that was put off and is read again, and its group.
+    /// The put-off blob that is being retried, and its group.
     again: Option<(GroupId, AtBlob)>,
     /// A step is in service.
     stepping: bool,
-    /// The wake that is queued or under way for a pass of this class alone.
+    /// The wake that is queued or under way only to scrub in this class.
     queued: Option<(OpId, GroupId)>,
-    /// The group that is awake was woken for its pass, or its pass is due.
+    /// The awake group was woken for its pass, or its pass is due.
     own: bool,
 }
 
@@ -134,11 +134,11 @@ struct Page {
 #[derive(Clone, Default)]
 struct GroupScrub {
     pass: ScrubPass,
-    /// It was reported, or begun since.
+    /// It was reported, or was started since.
     known: bool,
-    /// There is something to remember.
+    /// There is something to persist.
     dirty: bool,
-    /// When something is to be done about it that nothing else brings about.
+    /// The time at which it needs attention, unless another event comes first.
     due: Time,
     put_off: PutOff,
 }
@@ -148,20 +148,20 @@ struct GroupScrub {
 pub(crate) enum Next {
     /// A page is awaited.
     Wait,
-    /// Ask for the page behind this blob.
+    /// Request the page after this blob.
     Page,
-    /// Read on in the blob that the class is at.
+    /// Continue to read the current blob of the class.
     Step,
-    /// Nothing, now.
+    /// Nothing at present.
     Done,
 }
 
 /// The need of a pass that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// To know whether anything is left.
+    /// A page, to know if anything is left.
     Page,
-    /// Its group awake.
+    /// A wake of its group.
     Wake,
 }
 
@@ -184,27 +184,27 @@ impl Scrubber {
         self.policy.period.filter(|_| !self.paused)
     }
 
-    /// Whether nothing is scrubbed: it is switched off, or paused.
+    /// True if nothing is scrubbed: scrubbing is off, or paused.
     pub fn is_off(&self) -> bool {
         self.period().is_none()
     }
 
-    /// At boot: where the pass of `group` was.
+    /// At boot: records the reported position of the pass of `group`.
     pub fn report(&mut self, group: GroupId, pass: ScrubPass) {
         if let Some(state) = self.groups.get_mut(group.index()) {
             *state = GroupScrub { pass, known: true, dirty: false, due: Time::ZERO, put_off: PutOff::default() };
         }
     }
 
-    /// At boot: `blob` of `group`, whose pass was reported, was put off.
+    /// At boot: `blob` of `group` was put off; the group's pass was reported before.
     pub fn report_unread(&mut self, group: GroupId, blob: BlobOnDrive, now: Time) {
         if let Some(state) = self.groups.get_mut(group.index()).filter(|state| state.known) {
             state.put_off.add(blob, 0, now);
         }
     }
 
-    /// A group whose pass was never begun begins with it, over stacks of `used_bytes`. A pass that was completed in an
-    /// earlier period gives way to the next.
+    /// Starts the first pass of a group without one, over stacks of `used_bytes`. Replaces a pass that was completed in
+    /// an earlier period by the next one.
     pub fn begin_due(&mut self, group: GroupId, used_bytes: u64, now: Time) {
         let Some(period) = self.period() else { return };
         let state = &mut self.groups[group.index()];
@@ -217,7 +217,7 @@ impl Scrubber {
         self.begin(group, began, used_bytes, false);
     }
 
-    /// The operator asks for a pass of `group` now.
+    /// The operator requests a pass of `group` now.
     pub fn request(&mut self, class: ClassId, group: GroupId, used_bytes: u64, now: Time) {
         if self.period().is_none() {
             return;
@@ -237,7 +237,7 @@ impl Scrubber {
         *state = GroupScrub { pass, known: true, dirty: true, due: Time::ZERO, put_off };
     }
 
-    /// Asks to remember where the pass of `group` is, if that has changed.
+    /// Requests that the position of the pass of `group` be persisted, if it has changed.
     pub fn persist(&mut self, group: GroupId) -> Option<Action> {
         let state = &mut self.groups[group.index()];
         if !core::mem::take(&mut state.dirty) {
@@ -247,7 +247,7 @@ impl Scrubber {
         Some(Action::PersistScrub { group, pass: state.pass, unread: state.put_off.blobs().collect() })
     }
 
-    /// When something is to be done about a pass, beyond `now`.
+    /// The next time after `now` at which a pass needs attention.
     pub fn deadline(&self, now: Time) -> Time {
         if self.is_off() {
             return Time::MAX;
@@ -256,12 +256,12 @@ impl Scrubber {
         due.filter(|due| *due > now).min().unwrap_or(Time::MAX)
     }
 
-    /// When `group` is next looked at unless something happens before: for its pass, or for what is put off.
+    /// The time at which `group` next needs attention, for its pass or for put-off blobs.
     fn next_look(&self, group: GroupId, now: Time) -> Time {
         self.next_of_pass(group, now).min(self.groups[group.index()].put_off.wakes_at())
     }
 
-    /// The same for its pass alone: at the next period if it is complete; if not, when it may be due.
+    /// The same for its pass alone: the next period if it is complete; otherwise the time from which it may be due.
     fn next_of_pass(&self, group: GroupId, now: Time) -> Time {
         let Some(period) = self.period() else { return Time::MAX };
         let pass = &self.groups[group.index()].pass;
@@ -272,43 +272,43 @@ impl Scrubber {
             return now;
         }
         let (index, count) = (group.index() as u64 + 1, self.groups.len() as u64 + 1);
-        // Each group at a moment of its own in the second half of the period.
+        // Each group has its own moment in the second half of the period.
         let share = 500 + 500 * index / count;
         let covered = pass.covered_permille();
         pass.began + times(period, share.max(covered)) / 1000
     }
 
-    /// Whether something is to be done in `group` now: its pass is due, or what is put off is to be read again.
+    /// True if `group` has something to do now: its pass is due, or a put-off blob is to be retried.
     pub fn is_due(&self, group: GroupId, now: Time) -> bool {
         let state = &self.groups[group.index()];
         let again = !self.is_off() && state.known && now >= state.put_off.wakes_at();
         now >= state.due && (again || self.is_pass_due(group, now))
     }
 
-    /// Whether the pass of `group` is due: it is behind the time, and so is the group's turn.
+    /// True if the pass of `group` is due: it is late, and the group's moment has come.
     pub fn is_pass_due(&self, group: GroupId, now: Time) -> bool {
         let state = &self.groups[group.index()];
         let open = !self.is_off() && state.known && !state.pass.complete;
         open && now >= self.next_of_pass(group, now)
     }
 
-    /// The period of the pass of `group` is over, and the pass is not.
+    /// True if the period of the pass of `group` has ended, and the pass has not.
     pub fn is_overdue(&self, group: GroupId, now: Time) -> bool {
         let pass = &self.groups[group.index()].pass;
         self.policy.period.is_some_and(|period| !pass.complete && now >= pass.began + period)
     }
 
-    /// Whether it is known which blobs the pass of `group` is over.
+    /// True if the end of the blobs in the pass of `group` is known.
     pub fn knows_its_end(&self, group: GroupId) -> bool {
         self.groups[group.index()].pass.end.is_some()
     }
 
-    /// The operator has asked for the pass of `group` that is under way.
+    /// True if the operator has requested the current pass of `group`.
     pub fn is_requested(&self, group: GroupId) -> bool {
         self.groups[group.index()].pass.requested
     }
 
-    /// The groups of which something is to be looked at now, the one that is due first at first.
+    /// The groups that need attention now, in the order in which they became due.
     pub fn to_look_at(&self, now: Time) -> Vec<GroupId> {
         if self.is_off() {
             return Vec::new();
@@ -320,18 +320,18 @@ impl Scrubber {
         groups.into_iter().map(|(_, group)| group).collect()
     }
 
-    /// Nothing is to be done about `group` before `at`.
+    /// `group` needs no attention before `at`.
     pub fn look_again(&mut self, group: GroupId, at: Time) {
         self.groups[group.index()].due = at;
     }
 
-    /// Nothing is due in `group`: when something may be.
+    /// Nothing is due in `group`: plans the next time at which something may be.
     pub fn not_due(&mut self, group: GroupId, now: Time) {
         self.groups[group.index()].due = self.next_look(group, now).max(now);
     }
 
     /// The need of the pass of `group`, which is due and whose group sleeps. `None` while a page of its class is
-    /// awaited, a wake is queued or a step is in service, or the page that is there is of another pass that is due.
+    /// awaited, a wake is queued or a step is in service, or if the current page belongs to another pass that is due.
     pub fn need(&self, class: ClassId, group: GroupId, now: Time) -> Option<Need> {
         let page = &self.pages[class.index()];
         if page.queued.is_some() || page.awaiting.is_some() || page.stepping {
@@ -345,13 +345,13 @@ impl Scrubber {
         }
     }
 
-    /// Whether a wake may be queued for what is put off in a group of `class`.
+    /// True if a wake may be queued for put-off blobs of a group of `class`.
     pub fn may_read_again(&self, class: ClassId) -> bool {
         let page = &self.pages[class.index()];
         page.queued.is_none() && page.awaiting.is_none() && !page.stepping
     }
 
-    /// Whether the group may be woken for its pass on this day, by the scrub's own budget.
+    /// True if the scrub's own budget allows waking the group for its pass on this day.
     pub fn may_wake(&self, group: GroupId, now: Time) -> bool {
         let pass = &self.groups[group.index()].pass;
         let (day, wakes) = pass.own_wakes;
@@ -364,7 +364,7 @@ impl Scrubber {
         assert!(before.is_none(), "one wake of a class is queued at a time");
     }
 
-    /// The group is up, and was woken for its pass.
+    /// The group is awake, and was woken for its pass.
     pub fn woken(&mut self, group: GroupId, now: Time) {
         let state = &mut self.groups[group.index()];
         let (day, wakes) = state.pass.own_wakes;
@@ -372,12 +372,13 @@ impl Scrubber {
         state.dirty = true;
     }
 
-    /// Whether `op` wakes a group for its pass.
+    /// True if `op` wakes a group for its pass.
     pub fn is_own_wake(&self, class: ClassId, op: OpId) -> bool {
         self.pages[class.index()].queued.is_some_and(|(queued, _)| queued == op)
     }
 
-    /// The wake of `group` for its pass is over: it is up, or could not be woken before `again`.
+    /// The wake of `group` for its pass ended: the group is up, or could not be woken. It needs attention next at
+    /// `again`.
     pub fn wake_ended(&mut self, class: ClassId, group: GroupId, (up, again): (bool, Time), now: Time) {
         let own = up && self.is_pass_due(group, now);
         let page = &mut self.pages[class.index()];
@@ -389,28 +390,28 @@ impl Scrubber {
         self.groups[group.index()].due = again;
     }
 
-    /// Too few drives of `group`, which is up, are there to read anything of it.
+    /// `group` is awake, but too few of its drives are present to read any of its blobs.
     pub fn none_is_there(&mut self, group: GroupId, now: Time) {
         self.groups[group.index()].put_off.all_tried(now);
     }
 
-    /// When a group that was woken for its pass, and did not get to its end, is next.
+    /// The time of the next attention for a group that was woken for its pass and did not reach its end.
     pub fn pause_from(now: Time) -> Time {
         now + PAUSE
     }
 
-    /// Something is due in `group`, which is awake: if its pass is, that goes on to its end.
+    /// Something is due in `group`, which is awake: if its pass is, the pass continues to its end.
     pub fn own(&mut self, class: ClassId, group: GroupId, now: Time) {
         let own = self.is_pass_due(group, now);
         self.pages[class.index()].own |= own;
     }
 
-    /// Whether the group of `class` that is awake is awake for its pass.
+    /// True if the awake group of `class` is awake for its pass.
     pub fn is_own(&self, class: ClassId) -> bool {
         self.pages[class.index()].own
     }
 
-    /// Whether a step may begin in `group`, which has had no work of others since then.
+    /// True if a step may start in `group`, which has had no other work since `idle_since`.
     pub fn may_begin(&self, class: ClassId, group: GroupId, idle_since: Time, now: Time) -> bool {
         let state = &self.groups[group.index()];
         let again = !self.is_off() && state.known && state.put_off.next(now).is_some();
@@ -424,7 +425,7 @@ impl Scrubber {
         open && (self.pages[class.index()].own || now < idle_since + self.policy.ride_along)
     }
 
-    /// The group of `class` that was up goes to sleep. Its page stays, and where it was in a blob.
+    /// The awake group of `class` goes to sleep. Its page and its position in a blob are kept.
     pub fn rest(&mut self, class: ClassId) {
         self.pages[class.index()].own = false;
     }
@@ -434,7 +435,7 @@ impl Scrubber {
         self.pages[class.index()] = Page { again, stepping, queued, own, ..Page::default() };
     }
 
-    /// The next thing to do in `group`: for what is put off, and for its pass if that `may_go_on`.
+    /// The next thing to do in `group`: for a put-off blob, or for its pass if that `may_go_on`.
     pub fn next(&mut self, class: ClassId, group: GroupId, may_go_on: bool, now: Time) -> Next {
         let page = &mut self.pages[class.index()];
         page.again.take_if(|(of, _)| *of != group);
@@ -457,7 +458,7 @@ impl Scrubber {
         let page = &mut self.pages[class.index()];
         if page.of != Some(group) {
             if page.awaiting.is_some() {
-                return Next::Done; // another group's is on its way; there is one at a time
+                return Next::Done; // another group's page is awaited; there is one at a time
             }
             self.forget_page(class);
             return Next::Page;
@@ -471,7 +472,7 @@ impl Scrubber {
         if page.at.is_some() { Next::Step } else { Next::Page }
     }
 
-    /// Asks for the next page of `group`. `None` if it was the last: the pass is complete.
+    /// Requests the next page of `group`. `None` after the last page: the pass is complete.
     pub fn list(&mut self, class: ClassId, group: GroupId, attempt: Attempt, now: Time) -> Option<Action> {
         let pass = self.groups[group.index()].pass;
         if self.pages[class.index()].of != Some(group) {
@@ -500,7 +501,7 @@ impl Scrubber {
         self.groups[group.index()].due = self.next_look(group, now);
     }
 
-    /// A page of the blobs of `group`, of numbers below `end`; taken if it is the one awaited. Dead blobs are left out.
+    /// A page of the live blobs of `group`, with numbers below `end`; ignored if it is not the awaited one.
     pub fn page(&mut self, class: ClassId, (group, attempt): (GroupId, Attempt), answer: ScrubPage, now: Time) {
         let page = &mut self.pages[class.index()];
         if page.of != Some(group) || page.awaiting != Some(attempt) {
@@ -512,7 +513,7 @@ impl Scrubber {
         if state.pass.end.is_none() {
             (state.pass.end, state.dirty) = (Some(end), true);
         }
-        // A page that does not lead on ends the pass, or it would never end.
+        // A page that does not advance ends the pass, which would otherwise never end.
         page.next = next.filter(|next| page.after.is_none_or(|after| *next > after));
         page.is_last = page.next.is_none();
         page.blobs.extend(blobs.into_iter().take(PAGE_BLOBS as usize));
@@ -522,7 +523,7 @@ impl Scrubber {
         }
     }
 
-    /// The page that is awaited of `group` could not be made.
+    /// The awaited page of `group` could not be listed.
     pub fn unlisted(&mut self, class: ClassId, group: GroupId, attempt: Attempt, now: Time) {
         let page = &self.pages[class.index()];
         if page.of == Some(group) && page.awaiting == Some(attempt) {
@@ -532,19 +533,19 @@ impl Scrubber {
         }
     }
 
-    /// A step of `class` is in service, or is over.
+    /// A step of `class` started or ended.
     pub fn set_stepping(&mut self, class: ClassId, stepping: bool) {
         let before = core::mem::replace(&mut self.pages[class.index()].stepping, stepping);
         assert!(before != stepping, "one step of a class is in service at a time");
     }
 
-    /// The blob that the class is at.
+    /// The current blob of the class.
     pub fn at(&mut self, class: ClassId) -> Option<&mut AtBlob> {
         let page = &mut self.pages[class.index()];
         page.again.as_mut().map(|(_, at)| at).or(page.at.as_mut())
     }
 
-    /// `group` is through with the blob that its class is at.
+    /// `group` has finished the current blob of its class.
     pub fn done(&mut self, class: ClassId, group: GroupId) -> Option<AtBlob> {
         let (at, is_again) = self.take_at(class, group)?;
         let state = &mut self.groups[group.index()];
@@ -558,7 +559,7 @@ impl Scrubber {
         Some(at)
     }
 
-    /// The blob that the class is at, of `group`, cannot be read now: it is read again later, and the pass goes on.
+    /// The current blob of the class, of `group`, cannot be read now: it is retried later, and the pass continues.
     pub fn put_off(&mut self, class: ClassId, group: GroupId, now: Time) {
         let Some((at, is_again)) = self.take_at(class, group) else { return };
         let state = &mut self.groups[group.index()];
@@ -573,7 +574,7 @@ impl Scrubber {
         state.due = state.due.min(state.put_off.wakes_at());
     }
 
-    /// Leaves the blob that the class is at, of `group`, and says whether that was put off.
+    /// Takes the current blob of the class, of `group`; the flag is true if the blob was put off.
     fn take_at(&mut self, class: ClassId, group: GroupId) -> Option<(AtBlob, bool)> {
         let page = &mut self.pages[class.index()];
         if let Some((of, at)) = page.again.take() {
@@ -585,7 +586,7 @@ impl Scrubber {
         Some((at, false))
     }
 
-    /// Whether the page of `class` is done, so that it is time to remember where its pass is.
+    /// True if the page of `class` is finished, so that the position of its pass is to be persisted.
     pub fn page_is_done(&self, class: ClassId) -> bool {
         self.pages[class.index()].blobs.is_empty()
     }
@@ -597,15 +598,15 @@ impl Scrubber {
         state.dirty = true;
     }
 
-    /// It is paused, or goes on.
+    /// Pauses or resumes scrubbing.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
         for state in &mut self.groups {
-            state.due = Time::ZERO; // looked at anew
+            state.due = Time::ZERO; // every group needs attention
         }
     }
 
-    /// Everything that is known of a blob follows the move of its stack.
+    /// Updates all records of a blob after the move of its stack.
     pub fn follow_move(&mut self, moved: &StackMove) {
         for page in &mut self.pages {
             let again = page.again.iter_mut().map(|(_, at)| &mut at.blob);
@@ -617,14 +618,14 @@ impl Scrubber {
         self.groups.iter_mut().for_each(|state| state.put_off.follow_move(moved));
     }
 
-    /// The payload bytes at which the step of a blob of `bytes` ends that begins at `from`, with stripes of
+    /// The payload byte at which a step that starts at `from` ends, for a blob of `bytes` and stripes of
     /// `stripe_bytes`.
     pub fn step_end(&self, from: u64, bytes: u64, stripe_bytes: u64) -> u64 {
         let stripes = (self.policy.step_bytes / stripe_bytes).max(1);
         from.saturating_add(stripes.saturating_mul(stripe_bytes)).min(bytes)
     }
 
-    /// How far each group is.
+    /// The progress of each group.
     pub fn views(&self, now: Time) -> impl Iterator<Item = ScrubView> + '_ {
         let period = self.policy.period;
         let known = self.groups.iter().enumerate().filter(move |(_, state)| period.is_some() && state.known);
@@ -637,7 +638,7 @@ impl Scrubber {
         })
     }
 
-    /// The blobs that are put off, by group.
+    /// The put-off blobs, by group.
     pub fn all_put_off(&self) -> impl Iterator<Item = (GroupId, BlobId)> + '_ {
         let groups = self.groups.iter().enumerate();
         groups.flat_map(|(id, state)| state.put_off.blobs().map(move |blob| (GroupId(id as u32), blob)))
@@ -645,7 +646,7 @@ impl Scrubber {
 }
 
 impl GroupScrub {
-    /// The pass has come past `blob`, or was past it and has read it `again`.
+    /// The pass has finished `blob`, or had passed it before and has read it `again`.
     fn through_with(&mut self, blob: &BlobOnDrive, again: bool) {
         self.dirty = true;
         let pass = &mut self.pass;
@@ -660,7 +661,7 @@ impl GroupScrub {
     }
 }
 
-/// `span`, so many times; as long as a time can be at most.
+/// `span` times `count`, capped at the longest time.
 fn times(span: Duration, count: u64) -> Duration {
     let nanos = span.as_nanos().saturating_mul(u128::from(count));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 /// Counts of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ScrubCounts {
-    /// Blobs that it is through with.
+    /// Blobs that are done.
     pub blobs: u64,
     /// Bytes of their stacks.
     pub stack_bytes: u64,
-    /// Stacks that were not as they were written.
+    /// Stacks that differed from what was written.
     pub damaged_stacks: u64,
-    /// Those of them that are again.
+    /// Damaged stacks that are repaired.
     pub repaired_stacks: u64,
-    /// Blobs that have stripes with too few good fragments: data is lost.
+    /// Blobs with lost data: some of their stripes have too few good fragments.
     pub lost_blobs: u64,
     /// Stacks that could not be read, since their drives were away or failed.
     pub unread_stacks: u64,
@@ -30,39 +30,39 @@ pub struct ScrubbedPass {
     pub counts: ScrubCounts,
 }
 
-/// The state of a group's pass: all of it that outlives a restart.
+/// The persistent state of a group's pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ScrubPass {
-    /// Grows with each time that it is remembered.
+    /// Increases each time that the state is stored.
     pub serial: u64,
     /// When its period began.
     pub began: Time,
-    /// It is over the blobs with numbers below this; `None` until its first page.
+    /// The pass covers the blobs with numbers below this; `None` until its first page.
     pub end: Option<u64>,
     /// The blobs up to this one are done.
     pub done: Option<BlobId>,
-    /// Whether all are.
+    /// True if all blobs are done.
     pub complete: bool,
     /// Bytes of stacks in the group when it began.
     pub total_bytes: u64,
-    /// What it has found.
+    /// Its counts so far.
     pub counts: ScrubCounts,
     /// The last pass that was completed.
     pub last: Option<ScrubbedPass>,
-    /// The day on which the group was last woken for its pass alone, and how often.
+    /// The day on which the group was last woken for its pass alone, and the number of those wakes.
     pub own_wakes: (u32, u32),
-    /// Asked for by the operator: it is due at once, whatever its pace and its own budget of wakes.
+    /// The operator requested it: it is due at once, regardless of its pace and its own budget of wakes.
     pub requested: bool,
 }
 
 /// The result of scrubbing a blob, or of one step of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Scrubbed {
-    /// There is more of it to read.
+    /// More of the blob is left to read.
     InPart,
     /// Every stack that could be read is good.
     Sound,
-    /// Fragments of these stacks, by index, were written anew where they lay; every stack that could be read is good.
+    /// Fragments of these stacks, by index, were rewritten in place; every stack that could be read is good.
     Repaired(Vec<u8>),
     /// These stacks are damaged, by index, and are regenerated.
     Damaged(Vec<u8>),
@@ -70,7 +70,7 @@ pub enum Scrubbed {
     Lost,
     /// It could not be read now.
     Unread,
-    /// It is gone, or lies elsewhere by now.
+    /// It is gone, or is stored elsewhere by now.
     Gone,
 }
 

@@ -1,6 +1,6 @@
 //! The description of a rack, its groups and classes, and its operator's settings.
 //!
-//! Invariant: nothing of it changes while the rack runs, so every part may read it and none keeps a copy.
+//! Invariant: it does not change while the rack runs, so every part may read it and none stores a copy.
 
 use crate::deadlines::DriveDeadlines;
 use crate::event::{Request, Work};
@@ -49,7 +49,7 @@ impl Setup {
         (0..self.layout.groups.len()).map(|group| GroupId(group as u32))
     }
 
-    /// The groups of this instance's classes in which data pinned to `pin` may lie.
+    /// The groups of this instance's classes that may store data pinned to `pin`.
     pub fn groups_for(&self, pin: PinnedTo) -> impl Iterator<Item = GroupId> + '_ {
         self.groups().filter(move |group| self.owns(*group) && pin.allows(*group, self.class_of(*group)))
     }
@@ -62,7 +62,7 @@ impl Setup {
         self.layout.groups[group.index()].class
     }
 
-    /// Whether the class of `group` is one of this instance's.
+    /// True if the class of `group` is one of this instance's.
     pub fn owns(&self, group: GroupId) -> bool {
         let classes = &self.policy.classes;
         classes.is_empty() || classes.contains(&self.class_of(group))
@@ -73,18 +73,19 @@ impl Setup {
         self.layout.group_of(drive).filter(|group| self.owns(*group))
     }
 
-    /// The time limits of everything a drive is asked.
+    /// The deadlines of all requests to a drive.
     pub fn drive_deadlines(&self) -> DriveDeadlines {
         DriveDeadlines::new(&self.spec.profile, self.policy.deadlines, self.policy.host_slack)
     }
 
-    /// Longer than any wake or rest of a group should take: three times the slowest of both, and the host's slack.
+    /// A time longer than any wake or rest of a group should take: three times the slowest of both, and the host's
+    /// slack.
     pub fn switch_timeout(&self) -> Duration {
         let (wake, rest) = self.switch_max();
         (wake + rest) * 3 + self.policy.host_slack
     }
 
-    /// The longest that waking a group takes, and that putting one to sleep takes.
+    /// The longest times that waking a group takes, and that putting one to sleep takes.
     pub fn switch_max(&self) -> (Duration, Duration) {
         let profile = &self.spec.profile;
         let wake = profile.spin_up.longest() + profile.mount.longest().max(profile.mount_busy.longest());
@@ -122,7 +123,7 @@ impl Setup {
     }
 
     /// The weight of a switch from one group to another when a queue is reordered: its expected time in milliseconds,
-    /// or 0 where switches do not count.
+    /// or 0 if switches do not count.
     pub fn switch_weight(&self) -> u64 {
         match self.policy.scheduler.weighing {
             Weighing::Operations | Weighing::Bytes | Weighing::Time => 0,
@@ -130,8 +131,8 @@ impl Setup {
         }
     }
 
-    /// The expected time of a switch where queues are long, by the profile: one group rests, another wakes beside other
-    /// work. It does not change while the rack runs, so that what was weighed once stays so.
+    /// The expected time of a switch while queues are long, by the profile: one group rests, and another wakes beside
+    /// other work. It does not change while the rack runs, so a weight stays valid.
     pub fn switch_estimate(&self) -> Duration {
         self.switch
     }

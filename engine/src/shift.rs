@@ -1,25 +1,25 @@
-//! Workload Shifting (Pan, Yue and Xiong, section III): a log that rotates over the drives of a pool, and turns into
-//! B+trees behind its own back.
+//! Workload Shifting (Pan, Yue and Xiong, section III): a log that rotates over the drives of a pool and is transformed
+//! into B+trees in the background.
 //!
-//! 1. Records are appended to the log of one drive, which is on duty. When the log has its size, duty goes to the next
-//!    drive in the cycle, and the log that was left is transformed: read, and written as a B+tree.
-//! 2. In the basic model a log is transformed on its own drive. In the enhanced one the tree goes to another drive: the
-//!    one before the log's in the cycle, which is the last to be on duty again. So each drive passes through Log, Read
-//!    log, Write B+tree and Idle, in that order.
-//! 3. Each time a log has its size, the alternation of stages is judged. It is *ideal* if the transformation of the log
-//!    before took as long as the logging, *acceptable* if it took less, and *bad* if it has not ended.
-//! 4. In the bad case the paper lets stages overlap ([`Overrun::Overlap`]). Ours keeps them apart
-//!    ([`Overrun::Stretch`]): the log on duty grows beyond its size until a drive is free, and if it has grown to the
-//!    limit, clients are held back. Nothing is lost either way.
-//! 5. A drive that has had nothing to do for long enough sleeps, if its power is controlled; what is done behind the
-//!    rotation counts, and wakes no drive. The next one to be on duty is woken when the log is half full. The drive on
-//!    duty never sleeps.
-//! 6. A drive that fails or fills leaves the cycle. What only a lost drive held is reported by log.
+//! 1. Records are appended to the log of one drive, which is on duty. When the log reaches its size, duty moves to the
+//!    next drive in the cycle, and the log is transformed: read, and written as a B+tree.
+//! 2. In the basic model a log is transformed on its own drive. In the enhanced model the tree goes to another drive:
+//!    the one before the log's drive in the cycle, which is the last to be on duty again. So each drive passes through
+//!    Log, Read log, Write B+tree and Idle, in that order.
+//! 3. Each time a log reaches its size, the alternation of stages is judged. It is *ideal* if the transformation of the
+//!    previous log took as long as the logging, *acceptable* if it took less, and *bad* if it has not ended.
+//! 4. In the bad case the paper lets stages overlap ([`Overrun::Overlap`]). Our variant keeps them apart
+//!    ([`Overrun::Stretch`]): the log on duty grows beyond its size until a drive is free, and at its limit clients are
+//!    held back. Nothing is lost in either case.
+//! 5. A drive that was idle for long enough sleeps, if its power is controlled. Work outside the rotation counts as
+//!    use, but wakes no drive. The next drive on duty is woken when the log is half full. The drive on duty never
+//!    sleeps.
+//! 6. A drive that fails or fills leaves the cycle. The data that only a lost drive held is reported log by log.
 //!
-//! Invariants, with `Stretch`: a drive that logs is neither read nor written by a transformation, and in the enhanced
-//! model none is read and written by transformations at once, as long as three drives take writes. Of two drives each
-//! transforms its logs by itself while the other is on duty; a single one does everything. A log is removed only after
-//! its tree is durable, and there are never more logs that wait than drives.
+//! Invariants, with `Stretch`: a drive that logs is neither read nor written by a transformation; in the enhanced model
+//! no drive is read and written by transformations at once, as long as three drives take writes. Of two drives, each
+//! transforms its logs by itself while the other is on duty; a single drive does everything. A log is removed only
+//! after its tree is durable, and there are never more waiting logs than drives.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -30,10 +30,10 @@ use model::{Attempt, Time};
 #[cfg(test)]
 mod tests;
 
-/// How long a transformation waits that failed for no fault of a drive.
+/// The pause after a transformation that failed without a drive's fault.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// A transformation that took this part of the logging period or more was as long, in percent.
+/// A transformation counts as long as the logging if it took at least this part of the logging period, in percent.
 const IDEAL_PERCENT: u128 = 95;
 
 const _: () = assert!(0 < IDEAL_PERCENT && IDEAL_PERCENT <= 100, "ideal is a part of the logging period");
@@ -58,18 +58,18 @@ pub enum Model {
 /// The rule for logging that outruns transformation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overrun {
-    /// Duty goes on all the same, and stages contend for drives, as in the paper's figure 8.
+    /// Duty moves on anyway, and stages contend for drives, as in the paper's figure 8.
     Overlap,
-    /// The log on duty grows to so many times its size, and then clients are held back.
+    /// The log on duty grows to this many times its size, and then clients are held back.
     Stretch(u32),
 }
 
-/// Drives from which on a pool has two rotations: each needs three, so that in each one drive logs, one is read and one
-/// is written.
+/// The smallest number of drives for two rotations: each needs three, so that in each one drive logs, one is read and
+/// one is written.
 const TWO_ROTATIONS_FROM: u32 = 6;
 
-/// The rotations of a pool of `drives` drives, at least one, by the positions of their drives. Each holds a copy of
-/// every record, and keeps the stages of its drives apart for itself: one copy below six drives, two from six on.
+/// The rotations of a pool of `drives` drives, at least one, by the positions of their drives. Each rotation holds a
+/// copy of every record and keeps the stages of its own drives apart: one copy below six drives, two from six on.
 pub fn rotations(drives: u32) -> Vec<Range<u32>> {
     assert!(drives > 0, "a pool has a drive");
     let first = if drives < TWO_ROTATIONS_FROM { drives } else { drives.div_ceil(2) };
@@ -83,11 +83,11 @@ pub fn rotations(drives: u32) -> Vec<Range<u32>> {
 pub struct ShiftPolicy {
     /// Where a log becomes a tree.
     pub model: Model,
-    /// The size at which a log is left, in bytes. Above 0; 5 MB in the paper.
+    /// The size at which a log is complete, in bytes. Above 0; 5 MB in the paper.
     pub log_bytes: u64,
-    /// What becomes of the bad case.
+    /// The rule for the bad case.
     pub overrun: Overrun,
-    /// A drive sleeps after so long without work; `None` is never.
+    /// A drive sleeps after this time without work; `None` is never.
     pub idle_timeout: Option<Duration>,
 }
 
@@ -129,38 +129,38 @@ pub enum ShiftEvent {
     Found {
         /// Which log.
         log: LogId,
-        /// Where it lies.
+        /// The drive that stores it.
         drive: PoolDrive,
     },
-    /// Before work begins: nobody controls the power of this drive, and it never sleeps.
+    /// Before work begins: this drive has no power control, so it never sleeps.
     Uncontrolled(PoolDrive),
-    /// Records may come.
+    /// Work begins; records may come.
     Booted,
-    /// The log on duty has so many bytes now.
+    /// The size of the log on duty has changed.
     Appended {
         /// Which log; others than the open one are ignored.
         log: LogId,
         /// Its length.
         bytes: u64,
     },
-    /// The log on duty is to be left as it is, unless it is empty.
+    /// The log on duty is to be completed as it is, unless it is empty.
     Flush,
     /// A transformation ended.
     TransformEnded {
         /// Which log.
         log: LogId,
-        /// The number that it was asked with; older ones are ignored.
+        /// The number of its request; other numbers are ignored.
         attempt: Attempt,
-        /// How.
+        /// Its outcome.
         outcome: TransformOutcome,
     },
-    /// The drive has woken, on demand or because somebody else has started it.
+    /// The drive has woken, on request or because something else started it.
     Awoke(PoolDrive),
-    /// Work behind the rotation, such as a merge of trees, has used the drive a moment ago: it is not without work.
+    /// Work outside the rotation, for example a merge of trees, has just used the drive, so it is not idle.
     Used(PoolDrive),
     /// The drive has failed, or is gone.
     Lost(PoolDrive),
-    /// The drive has no room for more; what it holds can be read.
+    /// The drive has no room for more; its data can be read.
     Full(PoolDrive),
     /// The drive is back and awake, with room.
     Back(PoolDrive),
@@ -186,7 +186,7 @@ pub enum ShiftAction {
         from: PoolDrive,
         /// The drive of the tree.
         to: PoolDrive,
-        /// To be answered with.
+        /// To be returned in the answer.
         attempt: Attempt,
     },
     /// The tree of this log is durable: remove the log.
@@ -196,7 +196,7 @@ pub enum ShiftAction {
         /// Its drive.
         drive: PoolDrive,
     },
-    /// The log was lost with its drive: name what only it held.
+    /// The log was lost with its drive: report the records that only it held.
     LogLost {
         /// Which log.
         log: LogId,
@@ -211,7 +211,7 @@ pub enum ShiftAction {
     Sleep(PoolDrive),
 }
 
-/// The work of a drive at a moment. More than one at a time is contention.
+/// The work of a drive at one time. More than one stage at a time is contention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
     /// It is on duty.
@@ -223,25 +223,25 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Whether stages contend for the drive.
+    /// True if stages contend for the drive.
     pub fn contend(&self) -> bool {
         u32::from(self.logs) + self.reads + self.writes > 1
     }
 
-    /// Whether a transformation uses the drive.
+    /// True if a transformation uses the drive.
     pub fn transforms(&self) -> bool {
         self.reads + self.writes > 0
     }
 }
 
-/// Counts since the beginning.
+/// Counts since the rotation was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShiftStats {
     /// Logs that reached their size, by alternation, in the order of [`Alternation::ALL`].
     pub alternations: [u64; 3],
     /// Logs that became trees.
     pub transformed: u64,
-    /// Time of all transformations that ended well.
+    /// Total time of the transformations that succeeded.
     pub transforming: Duration,
     /// Logs that were lost with their drives.
     pub lost: u64,
@@ -270,14 +270,14 @@ struct OpenLog {
     drive: PoolDrive,
     opened: Time,
     bytes: u64,
-    /// It was judged when it had its size.
+    /// It was judged when it reached its size.
     judged: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct SealedLog {
     drive: PoolDrive,
-    /// Not before this.
+    /// No transformation begins before then.
     not_before: Time,
     under_way: Option<Transform>,
 }
@@ -333,7 +333,7 @@ impl Shift {
         }
     }
 
-    /// Takes note of `event` at `now`, and appends what is to be done.
+    /// Applies `event` at `now`, and appends the resulting actions.
     pub fn apply(&mut self, now: Time, event: ShiftEvent, actions: &mut Vec<ShiftAction>) {
         match event {
             ShiftEvent::Found { log, drive } => self.found(log, drive),
@@ -368,44 +368,44 @@ impl Shift {
         retries.filter(|at| *at > Time::ZERO).chain(sleeps).min().unwrap_or(Time::MAX)
     }
 
-    /// The stages of `drive` at this moment.
+    /// The current stages of `drive`.
     pub fn stages(&self, drive: PoolDrive) -> Stages {
         self.drives[drive.0 as usize].stages
     }
 
-    /// Whether `drive` is awake and in no stage, so that work which is none of the rotation's may use it. A lone drive
-    /// always is, since it does everything.
+    /// True if `drive` is awake and in no stage, so that work outside the rotation may use it. A lone drive is free
+    /// whenever it is awake, since it does everything.
     pub fn is_free(&self, drive: PoolDrive) -> bool {
         let state = self.state(drive);
         state.phase == Phase::Awake && (state.stages == Stages::default() || self.lone() == Some(drive))
     }
 
-    /// Whether `drive` sleeps.
+    /// True if `drive` sleeps.
     pub fn is_asleep(&self, drive: PoolDrive) -> bool {
         self.drives[drive.0 as usize].phase == Phase::Asleep
     }
 
-    /// The log on duty and its drive, if there is one.
+    /// The log on duty and its drive; `None` if no log is open.
     pub fn on_duty(&self) -> Option<(LogId, PoolDrive)> {
         self.open.map(|open| (open.log, open.drive))
     }
 
-    /// Whether clients may append.
+    /// True if clients may append.
     pub fn admits(&self) -> bool {
         self.admits
     }
 
-    /// Logs that are not trees yet, the open one apart.
+    /// The number of logs that are not trees yet, without the open one.
     pub fn backlog(&self) -> usize {
         self.sealed.len()
     }
 
-    /// The alternation when a log last had its size, if there was one before.
+    /// The alternation when a log last reached its size; `None` if none was judged yet.
     pub fn alternation(&self) -> Option<Alternation> {
         self.alternation
     }
 
-    /// Counts since the beginning.
+    /// Counts since the rotation was created.
     pub fn stats(&self) -> ShiftStats {
         let logs = self.stats.transformed + self.stats.lost + self.sealed.len() as u64;
         assert!(logs <= self.next_log.0, "a log becomes a tree or is lost, and that once");
@@ -433,7 +433,7 @@ impl Shift {
         }
     }
 
-    /// A log had its size after `period`.
+    /// A log reached its size after `period`.
     fn judge(&mut self, period: Duration) {
         let as_long = |took: Duration| took.as_nanos() * 100 >= period.as_nanos() * IDEAL_PERCENT;
         let judged = match self.last_transform {
@@ -510,14 +510,14 @@ impl Shift {
         actions.push(ShiftAction::LogLost { log, drive });
     }
 
-    /// The log is none of our business any more; its drive.
+    /// Removes the log from the rotation. Returns its drive.
     fn forget(&mut self, log: LogId) -> PoolDrive {
         self.interrupt(log, Time::ZERO);
         let sealed = self.sealed.remove(&log);
         sealed.map_or_else(|| unreachable!("{log:?} is known"), |sealed| sealed.drive)
     }
 
-    /// The transformation of `log`, if one is under way, has ended; the next one waits until `not_before`.
+    /// The transformation of `log` has ended, if one was under way; the next one waits until `not_before`.
     fn interrupt(&mut self, log: LogId, not_before: Time) {
         let Some(sealed) = self.sealed.get_mut(&log) else { return };
         sealed.not_before = not_before;
@@ -546,7 +546,7 @@ impl Shift {
         self.check();
     }
 
-    /// Gives duty to the next drive, if the log has its size and there is one.
+    /// Passes duty to the next drive, if no log is open or the open one is to be left, and a drive can take over.
     fn rotate(&mut self, now: Time, actions: &mut Vec<ShiftAction>) {
         let is_due = self
             .open
@@ -568,7 +568,7 @@ impl Shift {
         actions.push(ShiftAction::OpenLog { log, drive: next });
     }
 
-    /// The log on duty, if there is one, is complete.
+    /// Completes the log on duty, if one is open.
     fn leave(&mut self, actions: &mut Vec<ShiftAction>) {
         let Some(OpenLog { log, drive, bytes, .. }) = self.open.take() else { return };
         assert!(self.stages(drive).logs, "{drive:?} was on duty for {log:?}");
@@ -583,13 +583,13 @@ impl Shift {
         assert!(overlaps || self.sealed.len() <= self.drives.len(), "no more logs wait than there are drives");
     }
 
-    /// Whether so many logs wait that there are to be no more: what is known of them is held in memory.
+    /// True if the maximum number of logs wait; the facts about them are held in memory.
     fn is_backed_up(&self) -> bool {
         self.policy.overrun != Overrun::Overlap && self.sealed.len() >= self.drives.len()
     }
 
-    /// The drive whose turn it is: the next in the cycle that takes writes. With `Stretch` it is the next that is free
-    /// and has no log that waits.
+    /// The drive that is on duty next: the next in the cycle that takes writes. With `Stretch` it must also be free and
+    /// have no waiting log.
     fn next_on_duty(&self) -> Option<PoolDrive> {
         let lone = self.lone();
         let count = self.drives.len() as u32;
@@ -604,7 +604,7 @@ impl Shift {
         })
     }
 
-    /// Begins what transformations can begin, oldest log first.
+    /// Begins all transformations that can begin, oldest log first.
     fn transform(&mut self, now: Time, actions: &mut Vec<ShiftAction>) {
         let waits = |log: &&mut SealedLog| log.under_way.is_none() && log.not_before <= now;
         for log in self.sealed.values_mut().filter(waits) {
@@ -615,7 +615,7 @@ impl Shift {
             self.sealed.iter().filter(|(_, log)| waits(log)).map(|(id, log)| (*id, log.drive)).collect();
         for (log, from) in waiting {
             let Some(to) = self.target(from).filter(|_| self.may_read(from)) else { continue };
-            // Both are woken at once.
+            // Both are woken at the same time.
             let (reads, writes) = (self.woken(from, actions), self.woken(to, actions));
             if !reads || !writes {
                 continue;
@@ -643,7 +643,7 @@ impl Shift {
         actions.push(ShiftAction::Transform { log, from, to, attempt });
     }
 
-    /// Whether a log may be read from `from`.
+    /// True if a log may be read from `from`.
     fn may_read(&self, from: PoolDrive) -> bool {
         match self.policy.overrun {
             _ if self.lone().is_some() => true,
@@ -668,26 +668,26 @@ impl Shift {
         match self.policy.overrun {
             _ if free.is_some() => free,
             Overrun::Overlap => others.next().or(own),
-            // With three drives or more, one of them is free before long.
+            // With three drives or more, one of them will soon be free.
             Overrun::Stretch(_) if others.next().is_some() => None,
             Overrun::Stretch(_) => own,
         }
     }
 
-    /// Starts the drive that is on duty next, when the log is half full.
+    /// Starts the next drive on duty when the log is half full.
     fn wake_ahead(&mut self, actions: &mut Vec<ShiftAction>) {
         if let Some(next) = self.soon_on_duty() {
             self.woken(next, actions);
         }
     }
 
-    /// The drive that is about to be on duty.
+    /// The drive that will soon be on duty.
     fn soon_on_duty(&self) -> Option<PoolDrive> {
         let is_soon = self.open.is_none_or(|open| open.bytes >= self.policy.log_bytes / 2);
         self.next_on_duty().filter(|_| is_soon)
     }
 
-    /// Whether `drive` is awake; if it sleeps, it is started.
+    /// True if `drive` is awake; if it sleeps, it is started.
     fn woken(&mut self, drive: PoolDrive, actions: &mut Vec<ShiftAction>) -> bool {
         let state = self.drive_mut(drive);
         assert!(state.phase != Phase::Lost, "{drive:?} is there");
@@ -698,7 +698,7 @@ impl Shift {
         state.phase == Phase::Awake
     }
 
-    /// Stops drives that had nothing to do for long enough.
+    /// Stops drives that were idle for long enough.
     fn rest(&mut self, now: Time, actions: &mut Vec<ShiftAction>) {
         let soon = self.soon_on_duty();
         for drive in (0..self.drives.len() as u32).map(PoolDrive) {
@@ -731,7 +731,7 @@ impl Shift {
         }
     }
 
-    /// What always holds. See the head of this file.
+    /// Checks the invariants. See the head of this file.
     fn check(&self) {
         let (mut reads, mut writes) = (0, 0);
         for (position, state) in self.drives.iter().enumerate() {
@@ -752,7 +752,7 @@ impl Shift {
         assert!(!self.admits || self.open.is_some(), "who may append has a log to append to");
     }
 
-    /// Whether a log lies on `drive` that is not a tree yet.
+    /// True if `drive` stores a log that is not a tree yet.
     fn has_log(&self, drive: PoolDrive) -> bool {
         self.sealed.values().any(|log| log.drive == drive)
     }
@@ -761,13 +761,13 @@ impl Shift {
         &self.drives[drive.0 as usize]
     }
 
-    /// Whether logs and trees can be written to `drive`.
+    /// True if logs and trees can be written to `drive`.
     pub fn is_writable(&self, drive: PoolDrive) -> bool {
         let state = self.state(drive);
         state.phase != Phase::Lost && !state.full
     }
 
-    /// The only drive that takes writes, if there is but one: it does everything.
+    /// The drive that takes writes, if there is exactly one: it does everything.
     fn lone(&self) -> Option<PoolDrive> {
         let mut writable = (0..self.drives.len() as u32).map(PoolDrive).filter(|drive| self.is_writable(*drive));
         writable.next().filter(|_| writable.next().is_none())

@@ -1,37 +1,38 @@
-//! When a snapshot of the catalog is made: it costs a pass over all records, and bounds what has to be kept and read
-//! beside it. A snapshot is due once the batches since the last one take as much room as that, and `LEAST_BYTES`; so
-//! all snapshots together write at most what the batches do. Two snapshots stay, and the batches since the older one,
-//! so the journal has at most four times the catalog's bytes, and while a snapshot is written five times.
+//! When a snapshot of the catalog is made. A snapshot costs a pass over all records, and bounds the data that must be
+//! kept and read beside the catalog. A snapshot is due once the batches since the last one take as much room as it
+//! does, and at least `LEAST_BYTES`; so all snapshots together write at most what the batches do. Two snapshots stay,
+//! with the batches since the older one, so the journal has at most four times the catalog's bytes, and five times
+//! while a snapshot is written.
 //!
-//! Where the journal does not lead on from a snapshot one is due at once; after a failure, not before `RETRY`. Whether
-//! it does is read through after a start, and every `CHECK_EVERY`.
+//! If the journal does not lead on from a snapshot, a snapshot is due at once; after a failure, not before `RETRY`. To
+//! find out, the whole journal is read after a start, and every `CHECK_EVERY`.
 //!
-//! **Copies on drives** ([`Copies`]) are what is left when the workshop is lost along with the catalog: snapshots, and
-//! segments of the journal since.
+//! **Copies on drives** ([`Copies`]) remain when the workshop is lost along with the catalog: snapshots, and segments
+//! of the journal since.
 //! 1. A copy is due when something changed that the drives do not show by themselves and have no copy of.
-//! 2. It rides: while a group is awake for other work, but not more often than `ride_after`. What has waited for
-//!    `wake_after` wakes a group.
-//! 3. A segment is enough while the segments since the snapshot are few, and smaller together than it is; else a
-//!    snapshot is copied, as it is after `snapshot_period`. So what a recovery reads is bounded, and what is written
-//!    is at most in proportion to the changes.
-//! 4. The newest [`SNAPSHOTS_KEPT`] snapshots stay, and the segments since the oldest of them: where the newest one is
-//!    damaged, the one before leads to the same end.
+//! 2. It piggybacks: it is written while a group is awake for other work, but at most once per `ride_after`. A change
+//!    that has waited for `wake_after` wakes a group.
+//! 3. A segment suffices while there are few segments since the snapshot, and they are smaller together than it or than
+//!    `LEAST_BYTES`. Otherwise, and after `snapshot_period`, a snapshot is copied. So a recovery reads a bounded amount
+//!    of data, and the data written is at most proportional to the changes.
+//! 4. The newest [`SNAPSHOTS_KEPT`] snapshots stay, and the segments since the oldest of them: if the newest one is
+//!    damaged, the one before leads to the same state.
 
 use core::time::Duration;
 use model::Time;
 
-/// Bytes of batches for which nothing is worth a pass over all records.
+/// Bytes of batches below which a pass over all records is not worth it.
 const LEAST_BYTES: u64 = 64 << 20;
 /// The pause after a snapshot that failed.
 const RETRY: Duration = Duration::from_mins(10);
 
-/// The time between two readings of all that the journal has.
+/// The time between two checks that read the whole journal.
 const CHECK_EVERY: Duration = Duration::from_hours(24);
 
-/// What there is of the catalog beside its file.
+/// The sizes of the catalog's snapshot and journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalSize {
-    /// The journal leads from a snapshot to the catalog as it is.
+    /// The journal leads from a snapshot to the current state of the catalog.
     pub leads_on: bool,
     /// Bytes of that snapshot.
     pub snapshot_bytes: u64,
@@ -47,45 +48,45 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Whether the journal is to be read through now.
+    /// True if the whole journal is to be read now.
     pub fn is_check_due(&self, now: Time, journal: JournalSize) -> bool {
         journal.leads_on && self.checked.is_none_or(|checked| now.since(checked) >= CHECK_EVERY)
     }
 
-    /// It was read through.
+    /// The whole journal was read.
     pub fn checked(&mut self, now: Time) {
         self.checked = Some(now);
     }
 
-    /// Whether a snapshot is to be made now.
+    /// True if a snapshot is to be made now.
     pub fn is_due(&self, now: Time, journal: JournalSize) -> bool {
         let waits = self.failed.is_some_and(|failed| now.since(failed) < RETRY);
         !waits && (!journal.leads_on || journal.batch_bytes >= journal.snapshot_bytes.max(LEAST_BYTES))
     }
 
-    /// One was made, or it failed.
+    /// A snapshot was made, or failed.
     pub fn ended(&mut self, now: Time, is_made: bool) {
         self.failed = (!is_made).then_some(now);
     }
 }
 
-/// A copy that is due takes so long at most: its group wakes, others in its class go first, and it is written.
+/// The longest time for a due copy: its group wakes, other operations in its class go first, and it is written.
 const OVERDUE_AFTER: Duration = Duration::from_hours(1);
 
 /// Snapshots that stay on drives.
 pub const SNAPSHOTS_KEPT: usize = 2;
 
-/// Segments after one snapshot: a recovery reads each of them out of a blob of its own.
+/// Maximum number of segments after a snapshot: a recovery reads each of them from a separate blob.
 const SEGMENTS_MAX: u32 = 64;
 
 /// When copies of the catalog go to drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyPolicy {
-    /// The least time between two copies that ride along.
+    /// The minimum time between two copies that piggyback.
     pub ride_after: Duration,
-    /// The time for which a change waits before a group is woken for it; never if `None`.
+    /// The time that a change waits before a group is woken for it; never if `None`.
     pub wake_after: Option<Duration>,
-    /// The age of the newest snapshot on drives from which the next copy is one.
+    /// If the newest snapshot on drives is at least this old, the next copy is a snapshot.
     pub snapshot_period: Duration,
 }
 
@@ -96,10 +97,11 @@ impl Default for CopyPolicy {
     }
 }
 
-/// What drives have of the catalog.
+/// The copies of the catalog on drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnDrives {
-    /// A snapshot is there, and what is on drives and in the journal leads from it to the catalog as it is.
+    /// There is a snapshot, and the data on drives and in the journal leads from it to the current state of the
+    /// catalog.
     pub leads_on: bool,
     /// Bytes of that snapshot.
     pub snapshot_bytes: u64,
@@ -111,13 +113,13 @@ pub struct OnDrives {
     pub batch_bytes: u64,
     /// The time since the last copy of either kind; since the start of the server if there is none.
     pub since_last: Duration,
-    /// For how long a change is known that no copy has; `None` if there is none.
+    /// How long the oldest change without a copy has been known; `None` if every change has a copy.
     pub lacks_for: Option<Duration>,
     /// A group that has room is awake.
     pub is_awake: bool,
 }
 
-/// What is to be copied.
+/// The kind of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copy {
     /// All of the catalog.
@@ -134,7 +136,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// By this policy.
+    /// The decisions under this policy.
     pub fn new(policy: CopyPolicy) -> Self {
         Self { policy, failed: None }
     }
@@ -153,21 +155,21 @@ impl Copies {
         Some(if anew { Copy::Snapshot } else { Copy::Segment })
     }
 
-    /// Whether drives lack changes for longer than they should: the last copy failed, or none was made though one was
-    /// due for so long. With `wake_after` unset a change may wait for any time.
+    /// True if drives lack changes for longer than they should: the last copy failed, or a copy was due for too long
+    /// and was not made. With `wake_after` unset, a change may wait for any time.
     pub fn is_overdue(&self, found: OnDrives) -> bool {
         let Some(lacks_for) = found.lacks_for else { return false };
         self.failed.is_some() || self.policy.wake_after.is_some_and(|wait| lacks_for >= wait + OVERDUE_AFTER)
     }
 
-    /// One was made, or it failed.
+    /// A copy was made, or failed.
     pub fn ended(&mut self, now: Time, is_made: bool) {
         self.failed = (!is_made).then_some(now);
     }
 }
 
-/// Of snapshots on drives, which are known by the numbers of their last batches, the oldest that stays, if any may go.
-/// What leads on from it stays as well.
+/// The oldest snapshot that stays, if any may go. Snapshots on drives are known by the numbers of their last batches.
+/// The segments since that snapshot stay as well.
 pub fn oldest_kept(snapshots: &mut [u64]) -> Option<u64> {
     snapshots.sort_unstable_by(|one, other| other.cmp(one));
     snapshots.get(SNAPSHOTS_KEPT - 1).copied()

@@ -1,12 +1,12 @@
 //! The spin-down manager: when drives without work may stop (Serviceable cold storage, section III-B.3).
 //!
-//! - [`SpinDownPolicy::stays_until`] is the rule, for a rack's groups and for the drives of a node alike: never while
-//!   recovery is reserved, never before the minimum gap is over, and not today if today's starts are used up.
-//! - [`SpinDownManager`] applies it to the cold drives of a node, each of which sleeps by itself. Its world says when a
-//!   drive was used, woken, or reserved for recovery, and asks at each tick whether it may stop.
+//! - [`SpinDownPolicy::stays_until`] is the rule, both for a rack's groups and for the drives of a node: never while
+//!   recovery is reserved, never before the minimum gap has passed, and not today if today's starts are used up.
+//! - [`SpinDownManager`] applies it to the cold drives of a node, each of which sleeps by itself. Its world reports
+//!   when a drive was used, woken, or reserved for recovery, and asks at each tick if the drive may stop.
 //!
-//! Invariants: a drive that is asleep is never asked to stop; an idle timer is never shorter than the cluster waits
-//! before it recovers what a node had, or a drive that stopped in between would be woken again.
+//! Invariants: a drive that is asleep is never asked to stop; an idle timer is never shorter than the time that the
+//! cluster waits before it recovers the data of a node, or a drive that stopped in between would be woken again.
 
 use crate::budget::StartBudget;
 use crate::policy::{PriorityClass, SpinDownPolicy};
@@ -15,20 +15,20 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use model::{DriveId, Time};
 
-/// What is known of drives that spin and have no work.
+/// The state of drives that spin and have no work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spinning {
-    /// Since when they are ready.
+    /// The time since which they are ready.
     pub ready_at: Time,
-    /// Whether one of them has no starts left today.
+    /// True if one of them has no starts left today.
     pub is_exhausted: bool,
-    /// Whether recovery is pending or under way that may need them.
+    /// True if recovery that may need them is pending or under way.
     pub recovery_reserved: bool,
 }
 
 impl SpinDownPolicy {
-    /// The moment until which drives spin on at `now`, however long they have been idle; [`Time::MAX`] while nobody
-    /// knows.
+    /// The time until which drives keep spinning at `now`, however long they have been idle; [`Time::MAX`] while that
+    /// is unknown.
     pub fn stays_until(&self, spinning: &Spinning, now: Time) -> Time {
         if spinning.recovery_reserved {
             Time::MAX
@@ -40,18 +40,18 @@ impl SpinDownPolicy {
     }
 }
 
-/// When the cold drives of a node stop.
+/// The rules by which the cold drives of a node stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodePolicy {
-    /// A drive stops after so long without work, or after the cluster's interval and grace, whichever is longer.
+    /// A drive stops after this time without work, or after the cluster's interval and grace, whichever is longer.
     pub idle_timer: Duration,
-    /// How long the cluster waits for a node that is down before it recovers what that had: Ceph's down-out interval.
+    /// The time that the cluster waits for a node that is down before it recovers its data: Ceph's down-out interval.
     pub down_out_interval: Duration,
-    /// So much longer a drive stays, since recovery does not begin at once.
+    /// The extra time that a drive stays, since recovery does not begin at once.
     pub grace: Duration,
-    /// Starts of a drive that are intended for one day: those it is rated for by the days of its life.
+    /// The intended starts of a drive per day: its rated starts over the days of its life.
     pub starts_per_day: u32,
-    /// What keeps it spinning beyond that.
+    /// The further rules that keep a drive spinning.
     pub spin_down: SpinDownPolicy,
 }
 
@@ -77,7 +77,7 @@ pub enum Kept {
 
 #[derive(Clone, Copy, Debug)]
 struct Managed {
-    /// Since when it is ready; `None` while it is asleep.
+    /// The time since which it is ready; `None` while it is asleep.
     ready_at: Option<Time>,
     idle_since: Time,
     recovery_reserved: bool,
@@ -91,7 +91,7 @@ pub struct SpinDownManager {
 }
 
 impl SpinDownManager {
-    /// The manager of so many drives, which spin and are idle since `now`.
+    /// The manager of this number of drives, which spin and are idle since `now`.
     pub fn new(policy: NodePolicy, drive_count: usize, now: Time) -> Self {
         let spinning = Managed { ready_at: Some(now), idle_since: now, recovery_reserved: false };
         Self {
@@ -106,13 +106,13 @@ impl SpinDownManager {
         self.drives[drive.index()].ready_at = None;
     }
 
-    /// After a restart: `drive` was started so many times on that day.
+    /// After a restart: `drive` was started this number of times on `day`.
     pub fn restore(&mut self, drive: DriveId, day: u32, starts: u32) {
         self.budget.restore(drive, day, starts);
     }
 
-    /// `drive` is started at `now`, and will be ready at `ready_at`. Says what to remember: the day, and the starts on
-    /// it.
+    /// `drive` is started at `now`, and will be ready at `ready_at`. Returns the record to store: the day, and the
+    /// starts on it.
     pub fn started(&mut self, drive: DriveId, now: Time, ready_at: Time) -> (u32, u32) {
         assert!(ready_at >= now, "a drive is not ready before it is started");
         let managed = &mut self.drives[drive.index()];
@@ -126,17 +126,17 @@ impl SpinDownManager {
         managed.idle_since = managed.idle_since.max(until);
     }
 
-    /// Whether recovery that may need `drive` is pending or under way.
+    /// `is_reserved` is true if recovery that may need `drive` is pending or under way.
     pub fn reserve_recovery(&mut self, drive: DriveId, is_reserved: bool) {
         self.drives[drive.index()].recovery_reserved = is_reserved;
     }
 
-    /// Whether `drive` is asleep.
+    /// True if `drive` is asleep.
     pub fn is_asleep(&self, drive: DriveId) -> bool {
         self.drives[drive.index()].ready_at.is_none()
     }
 
-    /// How often `drive` was started on the day of `now`.
+    /// Number of starts of `drive` on the day of `now`.
     pub fn starts_today(&self, drive: DriveId, now: Time) -> u32 {
         self.budget.starts_today(drive, now)
     }
@@ -161,7 +161,7 @@ impl SpinDownManager {
         }
     }
 
-    /// A tick: whether `drive` is to stop now. If so it counts as asleep from now on.
+    /// A tick: true if `drive` is to stop now. Then it counts as asleep from now on.
     pub fn stops(&mut self, drive: DriveId, now: Time) -> bool {
         let stops = !self.is_asleep(drive) && self.kept(drive, now).is_none();
         if stops {

@@ -1,29 +1,30 @@
-//! The migrator: when staged data moves to the rack, and in what packs.
+//! The migrator: decides when staged data moves to the rack, and in which packs.
 //!
-//! 1. A scan starts when something may be due: data above its due age, the workshop above its regular threshold while
-//!    no client waits, or above its critical one whoever waits (SOHO, Table I; what "regular" means is ours). A rack's
-//!    migrator waits for the workshop to be idle as well ([`idleness`]), page by page. What moves for a threshold's
-//!    sake is what comes first in the order of [`MoveRank`], and no more than is too much.
+//! 1. A scan starts when something may be due: data is above its due age, the workshop is above its regular threshold
+//!    while no client waits, or above its critical one even if clients wait (SOHO, Table I; the meaning of "regular" is
+//!    ours). A rack's migrator also waits for the workshop to be idle ([`idleness`]), page by page. A threshold moves
+//!    data in the order of [`MoveRank`], and only the excess.
 //! 2. The world lists staged versions in key order, page by page. Small ones are gathered into packs up to the target
-//!    size, one open pack per pin; one as large as a pack is a blob of its own.
-//! 3. A full pack is composed by the world and comes back as a background write. So many writes may be under way at
-//!    once that the scheduler can batch them by group; while the window is full, the listing waits. Of packs of very
-//!    many objects there are fewer at once (`FULL_PACKS_MAX`).
-//!    A write whose source cannot be read is composed anew without it, at once, and is no reason to wait: it says
-//!    nothing about other writes.
-//! 4. At the end of the listing a pack below its size is written only if its data has waited long enough, or must go.
-//! 5. With a thermometer ([`crate::thermometer`]), what a rule calls cold is due, and what is hot stays. Above the
-//!    critical threshold hot data moves after all other, until the workshop is at that threshold again, in whole packs.
-//! 6. While a pass of checks ([`checks`]) reads the workshop anyway, its pages stand for a listing: this is a *ride*.
-//!    What is due on them, or cold above the regular threshold, is gathered as from any page, and with it the bytes
-//!    that are in memory. No other scan goes on meanwhile but one above the critical threshold, which ends the ride;
-//!    and after `linger` it ends by itself, so that what lies elsewhere waits no longer than a pack may.
+//!    size, one open pack per pin; a version as large as a pack is a blob by itself.
+//! 3. The world composes a full pack, which returns as a background write. Enough writes may be under way at once that
+//!    the scheduler can batch them by group; while the window is full, the listing waits. Packs with very many objects
+//!    have a smaller window (`FULL_PACKS_MAX`).
+//!    A write with an unreadable source is composed again without it, at once and without a backoff: its failure
+//!    does not predict failures of other writes.
+//! 4. At the end of the listing a partly filled pack is written only if its data has waited long enough, or must go.
+//! 5. With a thermometer ([`crate::thermometer`]), data that a rule calls cold is due, and hot data stays. Above the
+//!    critical threshold hot data moves after all other data, in whole packs, until the workshop is at that threshold
+//!    again.
+//! 6. While a pass of checks ([`checks`]) reads the workshop anyway, its pages replace a listing: this is a *ride*.
+//!    Data on them that is due, or cold above the regular threshold, is gathered as from any page, together with its
+//!    bytes in memory. Meanwhile only a scan above the critical threshold may run, and it ends the ride. A ride ends by
+//!    itself after `linger`, so that data elsewhere waits no longer than a pack may.
 //!
-//! Invariant: what the migrator holds is bounded by one page and one pack per pin; it never names a version twice in
-//! one scan. Freeing staged data is not decided here: it follows a committed blob and nothing else.
+//! Invariant: the migrator's state is bounded by one page and one pack per pin; it never names a version twice in one
+//! scan. The migrator does not free staged data: only the commit of its blob does.
 //!
 //! A [`Rack`](crate::Rack) has a migrator; the reproduction of SOHO (`sim/src/soho/`) runs the same one in front of a
-//! single disk. [`pacing`] decides block by block when what was composed is copied.
+//! single disk. [`pacing`] decides block by block when composed data is copied.
 
 pub mod checks;
 pub mod dry_run;
@@ -54,34 +55,34 @@ use core::time::Duration;
 use idleness::{Idleness, Verdict};
 use model::{Attempt, GroupId, OpId, Time};
 
-/// Versions a page of a listing may hold.
+/// Maximum number of versions on a page of a listing.
 pub const STAGED_PAGE_ENTRIES: u32 = 512;
 
-/// So many packs may be under way that have as many members as a pack may have, or more packs of fewer: a world holds
-/// the name and the metadata of each member meanwhile.
+/// Maximum number of packs under way that have the maximum number of members, or of more packs with fewer members:
+/// until a pack is written, the world holds the name and the metadata of each member.
 const FULL_PACKS_MAX: u64 = 4;
 
-/// How long the migrator leaves the rack alone after a write was refused or failed. That doubles while writes fail, as
-/// each try may wake groups in vain, up to [`BACKOFF_MAX`].
+/// Backoff of the migrator after a refused or failed write. It doubles while writes fail, up to [`BACKOFF_MAX`], since
+/// each try may wake groups without success.
 const BACKOFF: Duration = Duration::from_secs(30);
 
-/// The longest time for which the rack is left alone. What stands in the way may be gone long before, so that this
-/// bounds for how long a full workshop stays full for nothing.
+/// The longest backoff. The cause may be gone long before it ends, so this bounds how long a full workshop stays full
+/// unnecessarily.
 const BACKOFF_MAX: Duration = Duration::from_hours(1);
 
-/// How often a pack is composed anew, one time after the other, because something in it cannot be read. Every byte of
-/// it is read before it goes out again, so that once is enough unless files go bad at that very moment.
+/// Maximum number of times in a row that a pack is composed again because something in it cannot be read. All of its
+/// bytes are read before it goes out again, so once is enough unless files become unreadable at that moment.
 const RECOMPOSED_MAX: u32 = 3;
 
-/// The workshop is looked through no more often than this, or a rack with nothing to move would never come to rest.
+/// The minimum time between two scans; without it a rack with nothing to move would never come to rest.
 const SCAN_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// Why a scan is made.
+/// The reason for a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
     /// Something may be older than the due age.
     Due,
-    /// The workshop is above its regular threshold and nobody waits.
+    /// The workshop is above its regular threshold and no client waits.
     Regular,
     /// The workshop is above its critical threshold.
     Critical,
@@ -92,21 +93,21 @@ enum Reason {
 struct OpenPack {
     versions: Vec<u64>,
     bytes: u64,
-    /// What its members take that are in memory.
+    /// Memory cost of its members that are in memory.
     held_bytes: u64,
     oldest: Duration,
-    /// The longest that a member has been due by a rule.
+    /// The longest time for which a member has been due by a rule.
     due_for: Option<Duration>,
 }
 
-/// What the migrator wants of a page.
+/// The migrator's answer for the next page of a pass of checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     /// Nothing is to move.
     Nothing,
-    /// This, for the ride of this number.
+    /// Take this, for the ride of this number.
     Take(Attempt, Taking),
-    /// Something may have to, and cannot be taken just now.
+    /// Something may have to move, and cannot be taken now.
     NotNow,
 }
 
@@ -118,7 +119,7 @@ struct Scan {
     /// The page after the last one waits for room in the window.
     paused: bool,
     open: BTreeMap<PinnedTo, OpenPack>,
-    /// When it began, if the pages are those of a pass of checks.
+    /// Its start, if the pages come from a pass of checks.
     ride: Option<Time>,
 }
 
@@ -126,38 +127,38 @@ struct Scan {
 #[derive(Clone, Debug)]
 pub struct Migrator {
     policy: MigrationPolicy,
-    /// How full the workshop is now.
+    /// Fill level of the workshop.
     pub usage: Usage,
     scan: Option<Scan>,
     next_scan: Time,
-    /// Until then the rack is left alone, since a write failed.
+    /// The end of the backoff after a failed write.
     left_alone: Time,
-    /// For how long it is left alone when a write fails next.
+    /// The backoff after the next failed write.
     backoff: Duration,
     attempt: Attempt,
     next_op: u64,
     /// The writes under way, from composing to their end.
     under_way: BTreeMap<OpId, UnderWay>,
-    /// Bytes of hot versions that were composed all the same.
+    /// Bytes of hot versions that were composed.
     hot_moved_bytes: u64,
-    /// Whether the workshop is idle; `None` where that is no condition.
+    /// Decides if the workshop is idle; `None` where idleness is no condition.
     idleness: Option<Idleness>,
 }
 
 /// A write under way.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
-    /// Where it must lie.
+    /// The class or group that must store it.
     pin: PinnedTo,
     /// Its payload bytes.
     bytes: u64,
-    /// Its versions when it was composed first.
+    /// Number of its versions when it was first composed.
     members: u64,
-    /// What those of them take that are in memory, until its end.
+    /// Memory cost of its members that are in memory, until it ends.
     held_bytes: u64,
-    /// How often it was composed anew since something in it could not be read.
+    /// How many times it was composed again because of an unreadable member.
     recomposed: u32,
-    /// The group that it was being written to then.
+    /// The group to which it was being written at that time.
     group: Option<GroupId>,
 }
 
@@ -184,39 +185,39 @@ impl Migrator {
         }
     }
 
-    /// The same, for which what moves for the regular threshold's sake waits until the workshop is idle. Its world
-    /// measures the load.
+    /// The same migrator, but moves for the regular threshold wait until the workshop is idle. Its world must measure
+    /// the load.
     #[must_use]
     pub(crate) fn awaiting_idleness(self) -> Self {
         Self { idleness: Some(Idleness::new(self.policy.scan_interval)), ..self }
     }
 
-    /// Bytes of hot versions that went into packs, since the workshop was above its critical threshold.
+    /// Bytes of hot versions that were packed because the workshop was above its critical threshold.
     pub fn hot_moved_bytes(&self) -> u64 {
         self.hot_moved_bytes
     }
 
-    /// Migration writes from composing to their end.
+    /// Migration writes that are composed and have not ended.
     pub fn writes_under_way(&self) -> usize {
         self.under_way.len()
     }
 
-    /// The same, each with its pin, and the group that was awake when it was composed anew, if it was.
+    /// The same writes, each with its pin and with the group that was awake when it was composed again, if it was.
     pub(crate) fn composed(&self) -> impl Iterator<Item = (OpId, PinnedTo, Option<GroupId>)> {
         self.under_way.iter().map(|(op, write)| (*op, write.pin, write.group))
     }
 
-    /// Whether data is being listed or written: with SOHO's blocking moves, whether clients wait.
+    /// True while data is listed or written: with SOHO's blocking moves, while clients wait.
     pub fn is_moving(&self) -> bool {
         self.scan.is_some() || !self.under_way.is_empty()
     }
 
-    /// Whether `op` is a write that was composed and has not come to its end.
+    /// True if `op` is a write that was composed and has not ended.
     pub fn awaits(&self, op: OpId) -> bool {
         self.under_way.contains_key(&op)
     }
 
-    /// Whether the workshop is above its critical threshold.
+    /// True if the workshop is above its critical threshold.
     pub fn is_critical(&self) -> bool {
         self.above(self.policy.critical_permille)
     }
@@ -226,7 +227,7 @@ impl Migrator {
         u128::from(self.usage.staged_bytes) * 1000 > limit
     }
 
-    /// Bytes that must go for the workshop to be at this share (in thousandths), beyond those already on their way.
+    /// Bytes that must leave for the workshop to be at this share (in thousandths), beyond those already on their way.
     fn excess_bytes(&self, permille: u32) -> u64 {
         let share = u128::from(self.usage.capacity_bytes) * u128::from(permille) / 1000;
         let leaving: u64 = self.under_way.values().map(|write| write.bytes).sum();
@@ -243,15 +244,15 @@ impl Migrator {
         }
     }
 
-    /// Bytes that must go, hot ones too, for the workshop to be no longer above its critical threshold: whole packs, or
-    /// each write that is taken in would cost one of its own.
+    /// Bytes that must leave, hot data included, for the workshop to be no longer above its critical threshold. Rounded
+    /// up to whole packs; otherwise each accepted write would cost its own pack.
     fn hot_excess_bytes(&self) -> u64 {
         let is_used = self.policy.thermometer.is_used();
         let excess = if is_used { self.excess_bytes(self.policy.critical_permille) } else { 0 };
         excess.div_ceil(self.policy.pack_bytes).saturating_mul(self.policy.pack_bytes)
     }
 
-    /// When to look again; [`Time::MAX`] while there is nothing to look at or an answer is awaited.
+    /// The time of the next poll; [`Time::MAX`] while there is nothing to do or an answer is awaited.
     pub fn deadline(&self) -> Time {
         let is_broken = |scan: &Scan| scan.ride.is_some() && self.must_drain();
         let waiting = self.scan.as_ref().is_some_and(|scan| !scan.paused && !is_broken(scan));
@@ -264,8 +265,8 @@ impl Migrator {
         self.under_way.len() >= self.policy.window as usize || members >= most
     }
 
-    /// Starts or goes on with a scan if there is reason to. `clients_wait` says whether any client's operation is
-    /// queued or in service.
+    /// Starts or resumes a scan if there is a reason. `clients_wait` returns true if any client's operation is queued
+    /// or in service.
     pub fn poll(&mut self, now: Time, clients_wait: impl FnOnce() -> bool, actions: &mut Vec<Action>) {
         if !self.above(self.policy.regular_permille) {
             self.idleness.iter_mut().for_each(Idleness::nothing_waits);
@@ -275,7 +276,7 @@ impl Migrator {
         }
         if self.is_riding() && self.must_drain() {
             self.end_ride(actions);
-            // The pack that it composed may be the last one that the window takes.
+            // The pack that this composed may have filled the window.
             if self.window_is_full() {
                 return;
             }
@@ -293,7 +294,7 @@ impl Migrator {
                 return;
             }
         }
-        // What is due may have to wait for a pass of checks.
+        // Due data may have to wait for a pass of checks.
         let Some(reason) = reason.filter(|reason| *reason != Reason::Due || !self.policy.due_with_checks) else {
             self.next_scan = now + self.policy.scan_interval;
             return;
@@ -302,7 +303,7 @@ impl Migrator {
         self.ask_for_page(reason, self.attempt, true, actions);
     }
 
-    /// A listing that has paused goes on, or ends there since the workshop is not idle any more.
+    /// Resumes a paused listing, or ends it there because the workshop is no longer idle.
     fn go_on_with_scan(&mut self, now: Time, actions: &mut Vec<Action>) {
         let paused = self.scan.as_ref().filter(|scan| scan.paused);
         let Some((reason, attempt)) = paused.map(|scan| (scan.reason, scan.attempt)) else { return };
@@ -317,7 +318,7 @@ impl Migrator {
         self.next_scan = now + self.policy.scan_interval;
     }
 
-    /// Whether the workshop is idle enough for a move for this reason. Has the load measured if it is not known.
+    /// The verdict on idleness for a move with this reason. Requests a measurement if the load is unknown.
     fn verdict(&mut self, reason: Option<Reason>, now: Time, actions: &mut Vec<Action>) -> Verdict {
         let must_drain = self.must_drain();
         let Some(idleness) = &mut self.idleness else { return Verdict::Idle };
@@ -331,7 +332,7 @@ impl Migrator {
         verdict
     }
 
-    /// The load of the workshop was measured, maybe for others.
+    /// The load of the workshop was measured, perhaps for another part.
     pub(crate) fn measured(&mut self, now: Time, attempt: Attempt, load_permille: u32) {
         let ours = self.idleness.as_mut().is_some_and(|idleness| idleness.measured(now, attempt, load_permille));
         if ours {
@@ -345,7 +346,7 @@ impl Migrator {
         self.scan = Some(Scan { reason, attempt: self.attempt, paused: false, open: BTreeMap::new(), ride });
     }
 
-    /// Whether data must go whatever else goes on.
+    /// True if data must leave regardless of the load.
     fn must_drain(&self) -> bool {
         self.is_critical() && self.excess_for(Reason::Critical).is_some_and(|bytes| bytes > 0)
     }
@@ -354,7 +355,7 @@ impl Migrator {
         self.scan.as_ref().is_some_and(|scan| scan.ride.is_some())
     }
 
-    /// What a pass of checks is to take of its next page, with so much memory for it. May begin a ride.
+    /// The versions that a pass of checks is to take of its next page, with this amount of memory. May start a ride.
     pub(crate) fn offer(
         &mut self,
         now: Time,
@@ -382,7 +383,7 @@ impl Migrator {
         let open: u64 = scan.open.values().map(|pack| pack.held_bytes).sum();
         let hold_bytes = memory_bytes.saturating_sub(under_way + open);
         if under_way > 0 && hold_bytes < memory_bytes / 4 {
-            return Offer::NotNow; // soon there is memory again
+            return Offer::NotNow; // memory becomes free soon
         }
         let (older_than, coldest_bytes) = self.asked_of(scan.reason);
         let (order, min_bytes) = (self.policy.order, self.policy.min_bytes);
@@ -390,7 +391,7 @@ impl Migrator {
         Offer::Take(scan.attempt, taking)
     }
 
-    /// Ends a ride that has kept other scans waiting for too long.
+    /// Ends a ride that has blocked other scans for too long. True if it ended one.
     pub(crate) fn end_long_ride(&mut self, now: Time, actions: &mut Vec<Action>) -> bool {
         let most = self.policy.linger.max(self.policy.scan_interval);
         let ride = self.scan.as_ref().and_then(|scan| scan.ride);
@@ -401,8 +402,7 @@ impl Migrator {
         is_long
     }
 
-    /// Takes what is handed over on a page of the ride `ride`. What is left of it in memory, if that is over, is let
-    /// go.
+    /// Takes the versions handed over on a page of the ride `ride`. If that ride has ended, releases their memory.
     pub(crate) fn hand_over(&mut self, ride: Option<Attempt>, entries: &[CheckedEntry], actions: &mut Vec<Action>) {
         let ours = |scan: &mut Scan| scan.ride.is_some() && Some(scan.attempt) == ride;
         let Some(mut scan) = self.scan.take_if(ours) else {
@@ -418,7 +418,7 @@ impl Migrator {
         self.scan = Some(scan);
     }
 
-    /// Ends the ride, if there is one: packs that are worth it are composed, and the others let go.
+    /// Ends the ride, if any: packs that are worth it are composed, and the others are dropped.
     pub(crate) fn end_ride(&mut self, actions: &mut Vec<Action>) {
         let Some(scan) = self.scan.take_if(|scan| scan.ride.is_some()) else { return };
         self.close(scan, actions);
@@ -432,7 +432,7 @@ impl Migrator {
         assert!(!self.is_critical() || self.above(self.policy.regular_permille), "critical lies above regular");
         let has_excess = |reason| self.excess_for(reason).is_some_and(|bytes| bytes > 0);
         let thermometer = &self.policy.thermometer;
-        // Where nothing is cold but by a rule, the regular threshold finds nothing that is not due.
+        // If only rules make data cold, the regular threshold finds nothing that is not due.
         let may_be_cold = thermometer.default == Temperature::Cold;
         if self.must_drain() {
             return Some(Reason::Critical);
@@ -444,7 +444,7 @@ impl Migrator {
         may_be_due.then_some(Reason::Due)
     }
 
-    /// The age from which cold versions are listed for this reason, and how many bytes of the coldest.
+    /// The minimum age of cold versions to list for this reason, and the number of bytes of the coldest.
     fn asked_of(&self, reason: Reason) -> (Duration, Option<u64>) {
         let older_than = match reason {
             Reason::Due => self.policy.due_age.unwrap_or(Duration::MAX),
@@ -464,7 +464,7 @@ impl Migrator {
         actions.push(list);
     }
 
-    /// A page of the listing has come, and whether there are more.
+    /// A page of the listing has arrived; the flag is true if more pages follow.
     pub fn page(
         &mut self,
         now: Time,
@@ -491,7 +491,7 @@ impl Migrator {
         }
     }
 
-    /// Takes `entry` into its open pack; `held_bytes` is what it takes in memory, if it is there.
+    /// Adds `entry` to its open pack; `held_bytes` is its memory cost if it is in memory.
     fn gather(&mut self, scan: &mut Scan, (entry, held_bytes): (&StagedEntry, u64), actions: &mut Vec<Action>) {
         if scan.reason != Reason::Critical && entry.bytes < self.policy.min_bytes {
             return;
@@ -529,7 +529,7 @@ impl Migrator {
             let waited = long_enough.is_some_and(|enough| pack.oldest >= enough)
                 || pack.due_for.is_some_and(|due_for| due_for >= self.policy.linger);
             let worth_it = pack.bytes >= self.policy.pack_bytes / 2;
-            // What has waited for this ride would wait for another pass.
+            // Data that has waited for this ride would have to wait for another pass.
             let has_to = scan.reason == Reason::Critical || self.policy.due_with_checks && scan.ride.is_some();
             if !pack.versions.is_empty() && (has_to || waited || worth_it) {
                 self.compose(pin, (pack.versions, pack.bytes, pack.held_bytes), actions);
@@ -558,9 +558,9 @@ impl Migrator {
         op
     }
 
-    /// The write `of`, which is about to end since something in it cannot be read, is composed anew and takes its place
-    /// in the window: the number of the write to come. `None` if it is no write of this migrator, or that was done
-    /// several times already and helped nothing.
+    /// Composes the write `of`, which is about to end because something in it cannot be read, again; the new write
+    /// takes its place in the window. Returns its number; `None` if `of` is no write of this migrator, or was already
+    /// composed again the maximum number of times.
     pub fn recompose(&mut self, of: OpId, group: GroupId) -> Option<OpId> {
         let UnderWay { pin, bytes, members, recomposed, .. } = *self.under_way.get(&of)?;
         if recomposed == RECOMPOSED_MAX {
@@ -568,25 +568,25 @@ impl Migrator {
         }
         assert!(recomposed < RECOMPOSED_MAX, "{of} is composed anew a few times at most");
         self.under_way.remove(&of);
-        // Every byte of it is read before it goes out again, and none is in memory then.
+        // All of its bytes are read before it goes out again, and none are in memory then.
         let (recomposed, group) = (recomposed + 1, Some(group));
         Some(self.begin(UnderWay { pin, bytes, members, held_bytes: 0, recomposed, group }))
     }
 
-    /// The group that was awake when `op` was composed anew, if it was.
+    /// The group that was awake when `op` was composed again, if it was.
     pub fn group_of(&self, op: OpId) -> Option<GroupId> {
         self.under_way.get(&op)?.group
     }
 
-    /// A drive is there that was not: what failed may be possible now.
+    /// A drive has become available: writes that failed may now succeed.
     pub fn hasten(&mut self, now: Time) {
         self.left_alone = self.left_alone.min(now);
         self.backoff = BACKOFF;
         self.next_scan = self.next_scan.min(now + self.policy.scan_interval);
     }
 
-    /// A write of this migrator came to its end; ignored if it is not one. After a failure it leaves the rack alone for
-    /// a while, since writing the same data would fail the same way.
+    /// A write of this migrator ended; ignored if it is not one. After a failure the migrator backs off, since writing
+    /// the same data again would fail the same way.
     pub fn ended(&mut self, now: Time, op: OpId, well: bool) {
         if self.under_way.remove(&op).is_none() {
             return;
@@ -595,7 +595,7 @@ impl Migrator {
             self.backoff = BACKOFF;
             return;
         }
-        // What was under way at an earlier failure, and fails as well, is part of it.
+        // A failure of a write that was already under way at an earlier failure belongs to that one.
         let is_another = now >= self.left_alone;
         let pause = if is_another { self.backoff } else { BACKOFF };
         self.left_alone = self.left_alone.max(now + pause);

@@ -8,7 +8,7 @@ use crate::staging::checks::CheckPolicy;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// No group sleeps, nothing migrates, no limit is ever reached. A test changes what it is about.
+/// No group sleeps, nothing migrates, no limit is ever reached. A test changes the settings that it is about.
 pub(crate) fn quiet_policy() -> RackPolicy {
     RackPolicy {
         scheduler: SchedulerPolicy {

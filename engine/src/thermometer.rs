@@ -1,22 +1,22 @@
 //! The data thermometer: which objects are cold (Serviceable cold storage, section III: rules of a tenant over local
 //! facts only).
 //!
-//! 1. A [`Rule`] names objects (bucket, prefix, tags, size) and says since when they are as it says: once they are old
-//!    enough, nobody has read them for long enough, or they were read often enough or read through. All of its
-//!    conditions must hold.
-//! 2. Of several rules that hold, the first counts, whatever the others say. An object's temperature changes with time
-//!    only when a rule further up comes to hold, or when it is read.
-//! 3. What no rule holds for is as [`Thermometer::default`] says: hot, and never cold by age alone; or cold, and then
-//!    it moves as it would without a thermometer (`MigrationPolicy`'s ages and thresholds).
-//! 4. What a rule calls cold is due: it moves however empty the workshop is. What is hot stays; above the critical
-//!    threshold it moves after all else, and only as far as it must, since a workshop that is full takes nothing in.
+//! 1. A [`Rule`] names objects (bucket, prefix, tags, size) and the conditions for its temperature: the objects are old
+//!    enough, unread for long enough, read often enough, or read through. All of its conditions must hold.
+//! 2. If several rules hold, only the first counts. An object's temperature changes with time only when an earlier rule
+//!    comes to hold, or when the object is read.
+//! 3. An object for which no rule holds has the temperature [`Thermometer::default`]. That is hot, and then it never
+//!    becomes cold by age alone; or it is cold, and then it moves as it would without a thermometer
+//!    (`MigrationPolicy`'s ages and thresholds).
+//! 4. An object that a rule calls cold is due: it moves however empty the workshop is. A hot object stays. Above the
+//!    critical threshold it moves after all others, and only as far as necessary, since a full workshop takes no data.
 //!
-//! A rule says what a lifecycle rule of S3 can say (prefix, tags, sizes, days), and more; whoever reads such rules adds
-//! them to [`Thermometer::rules`].
+//! A rule can express everything that a lifecycle rule of S3 can (prefix, tags, sizes, days), and more; a caller that
+//! reads such rules adds them to [`Thermometer::rules`].
 //!
-//! Invariants: a verdict follows from the facts and the moment alone. Moments are milliseconds of one clock, whichever
-//! the world has. A moment further ahead of now than a rule's span shows a clock that stepped back: nobody knows how
-//! long ago it was, and it counts as long ago, or its object would stay until the clock is there again.
+//! Invariants: a verdict follows from the facts and the current time alone. Times are milliseconds of the world's
+//! clock. A time further ahead of now than a rule's span shows a clock that stepped back: the real age is unknown, and
+//! the time counts as long ago, or its object would stay until the clock reaches that time again.
 
 #[cfg(test)]
 mod tests;
@@ -40,7 +40,7 @@ pub enum Temperature {
 /// A rule. A condition that is not set holds for every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rule {
-    /// What people call it; may be empty.
+    /// Its name for people; may be empty.
     pub name: String,
     /// The temperature of the objects for which it holds.
     pub is: Temperature,
@@ -50,21 +50,21 @@ pub struct Rule {
     pub prefix: String,
     /// Tags that the object must have.
     pub tags: Vec<(String, String)>,
-    /// It has more bytes.
+    /// The object has more bytes.
     pub larger_than_bytes: Option<u64>,
-    /// It has fewer bytes.
+    /// The object has fewer bytes.
     pub smaller_than_bytes: Option<u64>,
-    /// Its bytes came into being at least so long ago.
+    /// Minimum age of its bytes.
     pub older_than: Duration,
-    /// It was neither read nor written for so long.
+    /// Minimum time for which it was neither read nor written.
     pub unread_for: Duration,
-    /// It was read at least so often since it was staged.
+    /// Minimum number of reads since it was staged.
     pub reads_at_least: u64,
     /// Every byte of it was read since it was staged.
     pub read_through: bool,
 }
 
-/// What is known of a staged object: local facts, as in the paper. Moments are in milliseconds of the world's clock.
+/// The facts about a staged object: local facts, as in the paper. Times are in milliseconds of the world's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// Its bucket.
@@ -75,62 +75,62 @@ pub struct Facts<'a> {
     pub tags: &'a [(String, String)],
     /// Its length.
     pub bytes: u64,
-    /// When its bytes came into being: kept by copies and moves.
+    /// When its bytes were created; copies and moves preserve this time.
     pub created_ms: u64,
-    /// When it was read last, if it was since it was staged.
+    /// When it was last read since it was staged; `None` if it was not.
     pub read_ms: Option<u64>,
-    /// How often it was read since it was staged.
+    /// The number of its reads since it was staged.
     pub reads: u64,
-    /// Whether every byte of it was read since then.
+    /// True if every byte of it was read since it was staged.
     pub is_read_through: bool,
 }
 
-/// Whether a rule holds.
+/// The state of a rule for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleState {
-    /// It does not, and time alone does not change that.
+    /// It does not hold, and time alone does not change that.
     Never,
-    /// It will, from this moment on, if nobody reads the object before.
+    /// It will hold from this time on, if the object is not read before.
     From(u64),
-    /// It has since this moment.
+    /// It has held since this time.
     Since(u64),
 }
 
-/// How an object stands with the migrator, in the order in which data moves.
+/// The standing of an object with the migrator, in the order in which data moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// A rule calls it cold.
     Due,
-    /// No rule holds for it, and what no rule holds for is cold: ages and thresholds decide.
+    /// No rule holds for it, and the default is cold: ages and thresholds decide.
     Cold,
     /// It is hot.
     Hot,
 }
 
-/// What the policy's thermometer says of a staged version.
+/// The verdict of the policy's thermometer on a staged version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Heat {
-    /// It is due by a rule, for so long in modelled time.
+    /// It is due by a rule, for this time in modelled time.
     Due(Duration),
-    /// It is cold since no rule calls it anything.
+    /// It is cold because no rule holds for it.
     #[default]
     Cold,
     /// It is hot.
     Hot,
 }
 
-/// What a thermometer says of an object.
+/// The verdict of a thermometer on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// How it stands.
+    /// Its standing.
     pub standing: Standing,
     /// The number of the rule that decided, in their order from 0; `None` if none held.
     pub rule: Option<usize>,
-    /// Since when that rule holds; its creation, if none does.
+    /// The time since which that rule holds; the object's creation, if none does.
     pub since_ms: u64,
-    /// How it will stand next, if nobody reads it before.
+    /// The next change of its standing, if the object is not read before.
     pub next: Option<Change>,
 }
 
@@ -139,7 +139,7 @@ pub struct Verdict {
 pub struct Change {
     /// When.
     pub at_ms: u64,
-    /// How it stands then.
+    /// Its standing then.
     pub standing: Standing,
     /// The rule that decides then.
     pub rule: usize,
@@ -150,7 +150,7 @@ pub struct Change {
 pub struct Thermometer {
     /// The rules; the first that holds counts.
     pub rules: Vec<Rule>,
-    /// The temperature of what no rule holds for.
+    /// The temperature of objects for which no rule holds.
     pub default: Temperature,
 }
 
@@ -160,22 +160,22 @@ impl Thermometer {
         Self { rules: Vec::new(), default: Temperature::Cold }
     }
 
-    /// Whether it has rules, or calls anything hot.
+    /// True if it has rules, or calls anything hot.
     pub fn is_used(&self) -> bool {
         !self.rules.is_empty() || self.default == Temperature::Hot
     }
 
-    /// Whether a rule can make something cold.
+    /// True if a rule can make an object cold.
     pub fn has_cold_rules(&self) -> bool {
         self.rules.iter().any(|rule| rule.is == Temperature::Cold)
     }
 
-    /// Whether ages, tags or reads of an object can matter. If not, it stands as [`Self::unruled`] says.
+    /// True if ages, tags or reads of an object can matter. Otherwise [`Self::unruled`] is its standing.
     pub fn names(&self, bucket: &str, key: &str, bytes: u64) -> bool {
         self.rules.iter().any(|rule| rule.names(bucket, key, bytes))
     }
 
-    /// How an object stands for which no rule holds.
+    /// The standing of an object for which no rule holds.
     pub fn unruled(&self) -> Standing {
         match self.default {
             Temperature::Cold => Standing::Cold,
@@ -183,7 +183,7 @@ impl Thermometer {
         }
     }
 
-    /// What it says of an object at `now_ms`.
+    /// The verdict on an object at `now_ms`.
     pub fn judge(&self, facts: &Facts, now_ms: u64) -> Verdict {
         let states: Vec<RuleState> = self.rules.iter().map(|rule| rule.state(facts, now_ms)).collect();
         let holding = states.iter().position(|state| matches!(state, RuleState::Since(_)));
@@ -202,7 +202,7 @@ impl Thermometer {
         let mut next: Option<Change> = None;
         for (rule, state) in before.iter().enumerate() {
             let RuleState::From(at_ms) = *state else { continue };
-            // A rule further up that holds by then hides this one.
+            // An earlier rule that holds by then hides this one.
             let is_hidden =
                 before[..rule].iter().any(|state| matches!(state, RuleState::From(other) if *other <= at_ms));
             let then = self.rules[rule].standing();
@@ -215,7 +215,7 @@ impl Thermometer {
 }
 
 impl Verdict {
-    /// The same for the migrator; `due_for` is for how long the rule has held, in modelled time.
+    /// The verdict for the migrator; `due_for` is the time for which the rule has held, in modelled time.
     pub fn heat(&self, due_for: Duration) -> Heat {
         match self.standing {
             Standing::Due => Heat::Due(due_for),
@@ -233,7 +233,7 @@ impl Rule {
         }
     }
 
-    /// Whether it is about objects of this name and length.
+    /// True if it names objects of this bucket, key and length.
     pub fn names(&self, bucket: &str, key: &str, bytes: u64) -> bool {
         self.bucket.as_deref().is_none_or(|named| named == bucket)
             && key.starts_with(&*self.prefix)
@@ -241,7 +241,7 @@ impl Rule {
             && self.smaller_than_bytes.is_none_or(|limit| bytes < limit)
     }
 
-    /// Whether it holds for an object at `now_ms`.
+    /// Its state for an object at `now_ms`.
     pub fn state(&self, facts: &Facts, now_ms: u64) -> RuleState {
         let fits = self.names(facts.bucket, facts.key, facts.bytes)
             && self.tags.iter().all(|tag| facts.tags.contains(tag))
@@ -258,7 +258,7 @@ impl Rule {
     }
 }
 
-/// The moment at which `span` has passed since `from_ms`: long ago, if the clock has stepped back meanwhile.
+/// The time at which `span` has passed since `from_ms`; 0 if the clock has stepped back by more than `span` meanwhile.
 fn reached(from_ms: u64, span: Duration, now_ms: u64) -> u64 {
     let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     if from_ms > now_ms && from_ms - now_ms > span_ms { 0 } else { from_ms.saturating_add(span_ms) }

@@ -1,11 +1,11 @@
-//! The trace: every event a rack was given and every action it asked for, in order.
+//! The trace: every event that a rack was given and every action that it asked for, in order.
 //!
-//! A world that keeps a trace writes one [`Record`] for each event before it is applied, and one for each action behind
-//! it. Since the engine has no other input than its description, its policy and its seed, a trace can be
-//! [replayed](Replay) through a fresh [`Rack`], which must ask for the same again: whatever happened in a server or a
-//! simulation can be looked at afterwards, and a trace of one world can be judged with the tools of the other.
+//! A world that keeps a trace writes one [`Record`] for each event before it is applied, and one for each resulting
+//! action after it. Since the engine has no other input than its description, its policy and its seed, a trace can be
+//! [replayed](Replay) through a fresh [`Rack`], which must ask for the same actions again. So any run of a server or a
+//! simulation can be inspected afterwards, and a trace of one world can be judged with the tools of the other.
 //!
-//! Written down, a trace is lines of JSON: a [`Header`], and then `{"now":<ns>,"message":{"event":{...}}}` or
+//! A stored trace is lines of JSON: a [`Header`], and then `{"now":<ns>,"message":{"event":{...}}}` or
 //! `{"now":<ns>,"message":{"action":{...}}}` for each record.
 
 use crate::action::Action;
@@ -37,7 +37,7 @@ pub struct Header {
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The moment.
+    /// Its time.
     pub now: Time,
     /// The event or action.
     pub message: TraceMessage,
@@ -53,7 +53,7 @@ pub enum TraceMessage {
     Action(Action),
 }
 
-/// Feeds a trace to a rack and compares what it asks for.
+/// Feeds a trace to a rack and compares the actions that it asks for.
 pub struct Replay {
     rack: Rack,
     now: Time,
@@ -62,20 +62,20 @@ pub struct Replay {
     records: u64,
 }
 
-/// Where a replay and its trace part.
+/// The point at which a replay and its trace differ.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {record}: the rack asks for {asked:?}, and the trace has {traced:?}")]
 pub struct Divergence {
     /// Which record of the trace, counted from 0.
     pub record: u64,
-    /// The action the rack asked for now; `None` is no more.
+    /// The action that the rack asked for in the replay; `None` if it asked for no more.
     pub asked: Option<Action>,
-    /// The action it had asked for then; `None` is no more.
+    /// The action in the trace; `None` if the trace has no more.
     pub traced: Option<Action>,
 }
 
 impl Replay {
-    /// A replay through `rack`, which must be as the traced one was when its trace began.
+    /// A replay through `rack`, which must be in the state of the traced one at the beginning of its trace.
     pub fn new(rack: Rack) -> Self {
         Self { rack, now: Time::ZERO, expected: VecDeque::new(), records: 0 }
     }
@@ -83,7 +83,7 @@ impl Replay {
     /// Takes the next record.
     ///
     /// # Errors
-    /// [`Divergence`] if the rack asks for anything else than it did.
+    /// [`Divergence`] if the rack asks for other actions than the trace has.
     pub fn take(&mut self, record: &Record) -> Result<(), Box<Divergence>> {
         let at = self.records;
         self.records += 1;
@@ -93,7 +93,7 @@ impl Replay {
                     return Err(Box::new(Divergence { record: at, asked: Some(asked), traced: None }));
                 }
                 let mut actions = Vec::new();
-                self.now = self.now.max(record.now); // time never goes back for a rack, whatever a trace says
+                self.now = self.now.max(record.now); // time never goes back for a rack, even if it does in a trace
                 self.rack.apply(self.now, event.clone(), &mut actions);
                 self.expected.extend(actions);
                 Ok(())
@@ -105,7 +105,7 @@ impl Replay {
         }
     }
 
-    /// The rack as it is by now.
+    /// The rack in its current state.
     pub fn rack(&self) -> &Rack {
         &self.rack
     }

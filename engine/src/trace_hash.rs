@@ -1,7 +1,7 @@
 //! A hash of everything that happened, for comparing runs.
 //!
-//! The standard library's hasher may change between its versions, and is made against attackers; this one (FNV's idea
-//! over words, finished like SplitMix64) stays as it is and costs a nanosecond a word.
+//! The standard library's hasher may change between its versions, and is made to resist attacks; this one (FNV's idea
+//! over words, finished like SplitMix64) never changes and costs a nanosecond a word.
 
 use core::hash::Hasher;
 

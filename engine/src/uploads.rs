@@ -1,21 +1,21 @@
-//! Open uploads in parts: how much of the workshop they may take, and which were left open for so long that they are
-//! aborted.
+//! Open uploads in parts: the room that they may take in the workshop, and the stale ones, which were open for too long
+//! and are aborted.
 //!
-//! Their ages are counted in *served time*: the time that servers of this data directory have run, by their monotonic
-//! clocks, one after another. No wall clock is asked, since one that is wrong at a start would make every upload years
-//! old at once, and parts that are aborted are gone.
-//! 1. Every so often it is noted which numbers of versions and slots have been given out so far: an `UploadMark`. The
-//!    number of an upload is that of a version, and each part has a slot of its own; numbers only go up. So what has a
-//!    number below a mark's was there when the mark was made.
-//! 2. An upload is stale if it, and every part of it, lies below a mark that is at least as old as the limit.
-//! 3. Marks and the served time are kept in the catalog, so that a restart forgets at most what was served since they
-//!    were kept last. What it forgets makes uploads younger, never older.
+//! Their ages are counted in *served time*: the total time that servers of this data directory have run, by their
+//! monotonic clocks. No wall clock is used, since a wrong one at a start would make every upload years old at once, and
+//! aborted parts are gone.
+//! 1. At intervals the watch notes the numbers of versions and slots that have been assigned so far: an `UploadMark`.
+//!    The number of an upload is that of a version, and each part has its own slot; numbers only increase. So an upload
+//!    or part with a number below a mark's existed when the mark was made.
+//! 2. An upload is stale if it and all of its parts are below a mark that is at least as old as the limit.
+//! 3. Marks and the served time are stored in the catalog, so a restart loses at most the time served since they were
+//!    last stored. That loss makes uploads younger, never older.
 //!
-//! What open uploads take is counted as they change. After a change that was not answered the count is in doubt, and is
-//! made anew from the catalog, again and again until that succeeds: one that is too large keeps staged data from
-//! moving, since that counts as parts, and it refuses new parts for which there is room.
+//! The room that open uploads take is counted as they change. After a change without an answer the count is uncertain.
+//! It is then made again from the catalog, repeatedly until that succeeds: a count that is too large keeps staged data
+//! from moving, since that data counts as parts, and refuses new parts for which there is room.
 //!
-//! Invariants: nothing is stale before servers have run for the whole limit since its last part was begun; at most
+//! Invariants: nothing is stale before servers have run for the whole limit since its last part began; at most
 //! `MARKS_MAX` marks are kept.
 
 use alloc::collections::VecDeque;
@@ -30,19 +30,19 @@ pub const SHARE_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 /// The pause after a first count that failed.
 const RECOUNT_MIN: Duration = Duration::from_secs(1);
-/// The longest: who was told to ask for room again finds that it was counted meanwhile.
+/// The longest pause: a client that was asked to retry finds that the count was made meanwhile.
 const RECOUNT_MAX: Duration = SHARE_RETRY_AFTER;
 
-/// Marks are so much of the limit apart, or more: an upload is aborted that much later than it might be.
+/// The part of the limit that marks are apart at least: an upload is aborted up to that much later than possible.
 const MARKS_PER_LIMIT: u32 = 8;
-/// Those within the limit, the newest one beyond it, and one that is just made.
+/// The marks within the limit, the newest one beyond it, and a new one.
 const MARKS_MAX: usize = MARKS_PER_LIMIT as usize + 3;
 
-/// How often it is looked, at least and at most.
+/// The minimum and maximum time between two looks.
 const LOOK_MIN: Duration = Duration::from_secs(1);
 const LOOK_MAX: Duration = Duration::from_hours(1);
 
-/// Numbers that have not been given out: all that is below was there before.
+/// The next numbers to be assigned: everything with a number below was there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ends {
     /// Of versions, and so of uploads.
@@ -51,14 +51,14 @@ pub struct Ends {
     pub slot: u64,
 }
 
-/// Which numbers had been given out at a moment of served time.
+/// The numbers that had been assigned at one moment of served time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct UploadMark {
     served_ms: u64,
     ends: Ends,
 }
 
-/// The persisted state of a watch, which goes on with it after a restart.
+/// The persisted state of a watch, which continues with it after a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Persisted {
     served_ms: u64,
@@ -70,8 +70,8 @@ pub fn open_bytes_max(capacity_bytes: u64) -> u64 {
     (u128::from(capacity_bytes) * u128::from(OPEN_PERMILLE) / 1000) as u64
 }
 
-/// How long to wait before what open uploads take is counted again, after so many counts in a row have failed. A count
-/// reads no more than the catalog.
+/// The pause before the room of open uploads is counted again, after this number of consecutive failures. A count reads
+/// no more than the catalog.
 pub fn recount_after(failures: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
     RECOUNT_MIN.saturating_mul(doubled).min(RECOUNT_MAX)
@@ -87,19 +87,19 @@ pub struct StaleWatch {
 }
 
 impl StaleWatch {
-    /// A watch for what is left open longer than `limit`, going on from what an earlier one remembered.
+    /// A watch for uploads that are open longer than `limit`. It continues from the state that an earlier watch stored.
     pub fn new(limit: Duration, remembered: Option<Persisted>) -> Self {
         let known = remembered.unwrap_or_default();
         Self { limit, before_ms: known.served_ms, known }
     }
 
-    /// How long to wait between two looks.
+    /// The time between two looks.
     pub fn interval(&self) -> Duration {
         (self.limit / MARKS_PER_LIMIT).clamp(LOOK_MIN, LOOK_MAX)
     }
 
-    /// A look when this watch has gone on for `watched` and these numbers are the next. Uploads are stale whose own
-    /// number, and the slots of all whose parts, are below the answer.
+    /// A look after this watch has run for `watched`, when the numbers `next` are the next to be assigned. An upload is
+    /// stale if its own number and the slots of all its parts are below the returned numbers.
     pub fn look(&mut self, watched: Duration, next: Ends) -> Option<Ends> {
         let now_ms = self.before_ms.saturating_add(watched.as_millis() as u64).max(self.known.served_ms);
         self.known.served_ms = now_ms;
@@ -110,11 +110,11 @@ impl StaleWatch {
         }
         let limit_ms = self.limit.as_millis() as u64;
         let is_old = |mark: &UploadMark| now_ms.saturating_sub(mark.served_ms) >= limit_ms;
-        // Of the marks that are old enough, the newest says most.
+        // Of the marks that are old enough, the newest covers most.
         while marks.get(1).is_some_and(is_old) {
             marks.pop_front();
         }
-        // A shorter limit than the last watch had leaves more than are needed; the oldest say least.
+        // A shorter limit than that of the last watch leaves more marks than needed; the oldest cover least.
         while marks.len() > MARKS_MAX {
             marks.pop_front();
         }
@@ -159,7 +159,7 @@ mod tests {
         let mut watch = StaleWatch::new(WEEK, None);
         let mut first = None;
         for hour in 0..1_000_u32 {
-            // One upload an hour: its number is the hour it was begun in.
+            // One upload an hour: its number is the hour in which it began.
             let Some(stale) = watch.look(hour * HOUR, ends(u64::from(hour))) else { continue };
             first = first.or(Some(hour));
             let age = u64::from(hour) - stale.version;

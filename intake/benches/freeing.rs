@@ -1,9 +1,10 @@
-//! What a pack costs the log that it leaves: freeing its members by one range of keys against one by one, and reading
-//! them in key order against the order in which they were put.
+//! The cost of a pack for the log that it leaves: freeing its members by one range of keys or one by one, and reading
+//! them in key order or in the order in which they were put.
 //!
 //! `cargo bench -p intake --bench freeing -- DIRECTORY`. 20,000 records of 4 KB in no order of keys, in shelves; a pack
-//! is 1,000 of them, next to each other in key order. In turns, medians of the rounds; each round begins with the same
-//! records anew. Beneath `tests/bench/emulated_disks.c` the reads take the time of a disk with an arm.
+//! is 1,000 of them, next to each other in key order. In turns, medians of the rounds; each round begins with newly
+//! written copies of the same records. With `tests/bench/emulated_disks.c` the reads take the time of a disk with an
+//! arm.
 
 use intake::medium::files::DirectoryOfFiles;
 use intake::{Change, Config, Intake, Sequence};
@@ -14,13 +15,13 @@ use std::time::{Duration, Instant};
 const RECORDS: u64 = 20_000;
 const PACK: usize = 1_000;
 const VALUE_BYTES: usize = 4096;
-/// Records that are put with one wait: about what 64 clients have under way.
+/// Records that are put with one wait: about the number that 64 clients have in progress.
 const TOGETHER: usize = 64;
 const ROUNDS: u64 = 3;
-/// Of the records, those that are read in each order: an arm takes 10 ms for each in no order.
+/// Number of records that are read in each order: without order, an arm takes 10 ms for each.
 const READ: usize = 2_000;
 
-/// A key that looks like those of others: what is put one after another lies far apart.
+/// A random-looking key: consecutive puts have distant keys.
 fn key(number: u64) -> Vec<u8> {
     format!("{:016x}", Rng::for_thing(7, number).next_u64()).into_bytes()
 }
@@ -47,7 +48,7 @@ fn answered(intake: &Intake, changes: Vec<Change>) {
     }
 }
 
-/// The time that `work` takes, and the bytes that it has written.
+/// The time that `work` takes, and the bytes that it writes.
 fn measured(intake: &Intake, work: impl FnOnce()) -> (Duration, u64) {
     let written = |intake: &Intake| intake.status().cycles[0].drives[0].written;
     let (before, began) = (written(intake), Instant::now());
@@ -106,7 +107,7 @@ fn main() {
             let by_range = (round + turn) % 2 == 0;
             let folder = tempfile::tempdir_in(&root).expect("the directory can be used");
             let intake = filled(folder.path());
-            // Two packs of each: what was put first, and what is first in the order of keys.
+            // Two packs of each kind: the records that were put first, and the first ones in the order of keys.
             reads[0].push(read(&intake, &as_put[..READ]));
             reads[1].push(read(&intake, &in_order[..READ]));
             freed[usize::from(by_range)].push(free(&intake, &in_order, by_range));

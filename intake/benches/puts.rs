@@ -1,7 +1,7 @@
-//! Puts of 4 KB by 64 writers, beside a bare file with one sync for 64 writes of as many bytes, in turns in the same
-//! run.
+//! Puts of 4 KB by 64 writers, compared with a bare file with one sync for 64 writes of the same size, in turns in the
+//! same run.
 //!
-//! `cargo bench -p intake --bench puts -- DIRECTORY`. Shown: the rate of each, their ratio, changes for each sync, and
+//! `cargo bench -p intake --bench puts -- DIRECTORY`. Output: the rate of each, their ratio, changes for each sync, and
 //! the bytes written for each byte, once all logs are shelves and merged.
 
 use intake::medium::files::DirectoryOfFiles;
@@ -18,7 +18,7 @@ const VALUE_BYTES: usize = 4096;
 const ROUNDS: u64 = 5;
 const PUTS: u64 = 16_384;
 
-/// A put's bytes with its head, key and entry, rounded up to 8: what is appended for each.
+/// A put's bytes with its head, key and entry, rounded up to 8: the appended bytes for each put.
 const RECORD_BYTES: usize = 56 + 16 + 64 + VALUE_BYTES;
 
 /// Puts a second into a bare file.

@@ -1,4 +1,4 @@
-//! A change that has its number, on its way into the logs.
+//! A change that has its number and is on its way into the logs.
 
 use crate::ack::{Answerer, ack};
 use crate::record::{Head, Kind, Record, Sequence};
@@ -16,7 +16,7 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// A change that a log has already: nobody waits for it.
+    /// A change that a log already has: no caller waits for it.
     pub(crate) fn again(record: &Record<'_>, head: Head) -> Self {
         let Record { kind, sequence, key, entry, value } = *record;
         let (key, entry, value) = (key.to_vec(), entry.to_vec(), Bytes::copy_from_slice(value));

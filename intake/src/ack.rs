@@ -1,4 +1,4 @@
-//! The answer to a change, which comes once it is durable: to be waited for by a thread, or as a future of any runtime.
+//! The answer to a change, sent once it is durable: a thread can wait for it, or use it as a future of any runtime.
 
 use crate::error::PutError;
 use crate::record::Sequence;
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// The number of the change, or why there is none.
+/// The number of the change, or the reason why it has none.
 pub type Answer = Result<Sequence, PutError>;
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// An answer that is awaited. Who drops it takes nothing back.
+/// A future answer. Dropping it does not revoke the change.
 #[derive(Debug)]
 #[must_use = "without its answer a change may or may not be durable"]
 pub struct Ack(Arc<Shared>);
@@ -30,8 +30,7 @@ pub struct Ack(Arc<Shared>);
 impl Ack {
     /// Waits for the answer.
     ///
-    /// # Errors
-    /// Those of the change.
+    /// # Errors The errors of the change.
     pub fn wait(self) -> Answer {
         let mut state = self.0.state.lock();
         loop {
@@ -60,7 +59,7 @@ impl Future for Ack {
 #[derive(Debug)]
 pub(crate) struct Answerer(Option<Arc<Shared>>);
 
-/// A new answer, and its other end.
+/// A new answer and its other end.
 pub(crate) fn ack() -> (Answerer, Ack) {
     let shared = Arc::new(Shared::default());
     (Answerer(Some(Arc::clone(&shared))), Ack(shared))

@@ -1,14 +1,14 @@
 //! Compares the files of a pool with its manifest, when the pool is opened.
 //!
-//! 1. A file that is named counts, unless the manifest says that it is dead. One that is not named is a draft of the
-//!    last run, or a leftover of an earlier one; or its run is unknown, and the manifest is older than the pool.
-//! 2. What is named and is not there is **absent**: it is lost, and what it held is answered with an error, until it is
-//!    there again or another rotation has given it back. What has its name and is something else is absent as well.
+//! 1. A file that the manifest names counts, unless it is marked as dead. A file that it does not name is a draft of
+//!    the last run, or a leftover of an earlier one; or its run is unknown, and the manifest is older than the pool.
+//! 2. A named file that does not exist is **absent**: it is lost, and reads of its content return an error until it is
+//!    back or another rotation has restored the content. A different file with its name counts as absent, too.
 //! 3. A pool that lacks something which no other rotation has is not opened, unless that is accepted
-//!    ([`crate::Config::accepts_losses`]). Nothing has been changed by then but drafts, which are removed.
-//! 4. The new manifest names all files that are there, and the absent ones.
+//!    ([`crate::Config::accepts_losses`]). Until then nothing has been changed except drafts, which are removed.
+//! 4. The new manifest names all existing files and the absent ones.
 //!
-//! A pool from before there were manifests is taken as it is.
+//! A pool from before there were manifests is accepted as it is.
 
 use crate::config::Config;
 use crate::drive::Drive;
@@ -24,16 +24,16 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What was found of one rotation, beside what counts.
+/// Findings about one rotation, besides the files that count.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// What the manifest names, and is not there.
+    /// Files that the manifest names and that do not exist.
     pub(crate) absent: Vec<Entry>,
-    /// What it lacks that only another rotation can make good.
+    /// Its lacking parts that only another rotation can restore.
     pub(crate) lacks: Vec<Lack>,
-    /// Logs that are shelves already, and that are retained for the caller, as far as they are not there or damaged.
+    /// Logs that are already shelves and are retained for the caller, if they are missing or damaged.
     pub(crate) unshown: Vec<Lack>,
-    /// Files of runs that the manifest does not know.
+    /// Files of runs that are not in the manifest.
     pub(crate) strange: Vec<String>,
     /// Shelves that do not count.
     pub(crate) gone: Vec<Arc<Shelf>>,
@@ -44,17 +44,17 @@ pub(crate) struct Findings {
     pub(crate) losses: Vec<Loss>,
 }
 
-/// What was found of one rotation: beside that its logs, and those that are dead.
+/// The findings about one rotation, its logs, and its dead logs.
 pub(crate) type Found<'a> = (&'a Findings, [&'a [Arc<LogTable>]; 2]);
 
-/// What a rotation lacks, and up to which number another one must have everything in its place.
+/// Something that a rotation lacks, and the number up to which another rotation must be complete to replace it.
 #[derive(Debug)]
 pub(crate) struct Lack {
     pub(crate) what: String,
     pub(crate) last: Sequence,
 }
 
-/// The manifest to go by; `None` if there has never been one, or it is given up.
+/// The manifest to use; `None` if there has never been one, or it is given up.
 pub(crate) fn manifest(
     persisted: Persisted,
     has_one: bool,
@@ -62,25 +62,24 @@ pub(crate) fn manifest(
 ) -> Result<(Option<Manifest>, Option<String>), OpenError> {
     let problem = match persisted {
         Persisted::Whole(manifest) => return Ok((Some(manifest), None)),
-        // Labels name one only once it is durable, so what is there is the beginning of the first.
+        // Labels mention a manifest only once it is durable, so an existing file is an unfinished first manifest.
         _ if !has_one => return Ok((None, None)),
         Persisted::None => "is missing".to_owned(),
         Persisted::Damaged(damage) => format!("is damaged: {damage}"),
     };
-    // Without `needs_all` the caller knows each key, and notices a missing one.
+    // Without `needs_all` the caller knows each key and notices a missing one.
     if config.needs_all && !config.accepts_losses {
         return Err(OpenError::Manifest(problem));
     }
     Ok((None, Some(problem)))
 }
 
-/// What `manifest` says of a file on `drive`.
+/// The standing of a file on `drive` according to `manifest`.
 pub(crate) fn standing(manifest: Option<&Manifest>, drive: &Drive, file: FileId) -> Standing {
     manifest.map_or(Standing::Alive, |manifest| manifest.standing(drive.uuid, file))
 }
 
-/// What is named as alive, as retained or as lost, on `drives` that can be read, and is none of the files that are
-/// `there`.
+/// Files that are named as live, retained or lost, on `drives` that can be read, and are not among those `there`.
 pub(crate) fn absent(manifest: Option<&Manifest>, drives: &[DriveUuid], there: &[FileId]) -> Vec<Entry> {
     let is_absent = |entry: &&Entry| {
         let is_wanted = match entry.state {
@@ -92,7 +91,7 @@ pub(crate) fn absent(manifest: Option<&Manifest>, drives: &[DriveUuid], there: &
     manifest.iter().flat_map(|manifest| &manifest.files).filter(is_absent).cloned().collect()
 }
 
-/// Refuses a pool that lacks what no other rotation has, or whose manifest is older.
+/// Refuses a pool that lacks something that no other rotation has, or whose manifest is older than its files.
 pub(crate) fn check(shared: &Shared, found: &[Found<'_>]) -> Result<(), OpenError> {
     if shared.config.accepts_losses {
         return Ok(());
@@ -113,7 +112,7 @@ pub(crate) fn check(shared: &Shared, found: &[Found<'_>]) -> Result<(), OpenErro
     if lacking.is_empty() { Ok(()) } else { Err(OpenError::Incomplete(lacking)) }
 }
 
-/// The last of the changes that a caller who may need them is not shown, since no rotation has all its retained logs.
+/// The last of the changes that may be missing in the caller's replay, because no rotation has all its retained logs.
 pub(crate) fn unshown(shared: &Shared, findings: &[&Findings]) -> Option<Sequence> {
     let lacks_none = findings.iter().zip(&shared.cycles).any(|(found, cycle)| {
         let view = cycle.view();
@@ -123,7 +122,7 @@ pub(crate) fn unshown(shared: &Shared, findings: &[&Findings]) -> Option<Sequenc
     last.filter(|_| shared.config.needs_all && !lacks_none)
 }
 
-/// Begins the manifest of this run: what `book` says of drives that are not there, and what was found on the others.
+/// Starts the manifest of this run: from `book` for drives that are away, and from the findings for the others.
 pub(crate) fn begin(
     shared: &Shared,
     slots: Slots,
@@ -184,13 +183,13 @@ fn name_all(
     }
 }
 
-/// Whether a log may have records: its header was durable before it was named, and its length is noted later.
+/// True if a log may have records: its header was durable before it was named, and its length is recorded later.
 pub(crate) fn may_have_records(entry: &Entry) -> bool {
     matches!(entry.state, State::Live | State::Lost)
 }
 
 impl Findings {
-    /// Takes note of an absent file.
+    /// Records an absent file.
     pub(crate) fn miss(&mut self, drives: &[Option<Arc<Drive>>], entry: Entry) {
         let name = entry.kind.name(entry.file).to_string();
         let place = drives.iter().flatten().find(|drive| drive.uuid == entry.drive);

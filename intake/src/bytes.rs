@@ -5,7 +5,7 @@ use crc_fast::{CrcAlgorithm, checksum};
 /// Bytes of a block: the sector of a 4Kn drive.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 
-/// Where the checksum of a block lies.
+/// Offset of the checksum in a block.
 pub(crate) const SEAL_OFFSET: usize = BLOCK_BYTES - 4;
 
 /// The reason why bytes are not what they should be.
@@ -20,7 +20,7 @@ pub enum Damage {
     /// The checksum does not match: it was damaged, or written in part.
     #[error("its checksum does not match")]
     Checksum,
-    /// It is of another version than this code reads.
+    /// Its format version is not one that this code reads.
     #[error("it has format version {0}, which this Larder does not read")]
     Version(u32),
     /// It belongs to another file, drive or pool.
@@ -41,7 +41,7 @@ pub(crate) const fn aligned(length: usize) -> usize {
     length.next_multiple_of(8)
 }
 
-/// A block: magic, version, the fields that `fill` adds, zeros, checksum. The fields must leave room for it.
+/// A block: magic, version, the fields that `fill` adds, zeros, checksum. The fields must leave room for the checksum.
 pub(crate) fn block(magic: [u8; 8], version: u32, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut block = Vec::with_capacity(BLOCK_BYTES);
     block.extend_from_slice(&magic);
@@ -53,7 +53,7 @@ pub(crate) fn block(magic: [u8; 8], version: u32, fill: impl FnOnce(&mut Vec<u8>
     block
 }
 
-/// The fields of a block that is whole and of this `magic` and `version`.
+/// The fields of a whole block with this `magic` and `version`.
 pub(crate) fn open_block(block: &[u8], magic: [u8; 8], version: u32) -> Result<Fields<'_>, Damage> {
     match open_block_of(block, magic)? {
         (found, fields) if found == version => Ok(fields),
@@ -61,7 +61,7 @@ pub(crate) fn open_block(block: &[u8], magic: [u8; 8], version: u32) -> Result<F
     }
 }
 
-/// The version and the fields of a block that is whole and of this `magic`.
+/// The version and the fields of a whole block with this `magic`.
 pub(crate) fn open_block_of(block: &[u8], magic: [u8; 8]) -> Result<(u32, Fields<'_>), Damage> {
     let block = block.get(..BLOCK_BYTES).ok_or(Damage::Short)?;
     let (body, seal) = block.split_at(SEAL_OFFSET);
@@ -114,19 +114,19 @@ impl<'a> Fields<'a> {
         Ok(u128::from_le_bytes(self.array()?))
     }
 
-    /// A text of bytes: 2 bytes of length, and so many bytes.
+    /// A byte text: its length in 2 bytes, and then its bytes.
     pub(crate) fn text(&mut self) -> Result<&'a [u8], Damage> {
         let length = self.u16()?;
         self.take(usize::from(length))
     }
 
-    /// All that is left is zero.
+    /// Checks that all remaining bytes are zero.
     pub(crate) fn end(self) -> Result<(), Damage> {
         if self.0.iter().all(|byte| *byte == 0) { Ok(()) } else { Err(Damage::Field("padding")) }
     }
 }
 
-/// Adds a text as [`Fields::text`] reads it. At most 65,535 bytes.
+/// Adds a text in the form that [`Fields::text`] reads. At most 65,535 bytes.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     assert!(u16::try_from(text.len()).is_ok(), "keys are short");
     out.extend_from_slice(&(text.len() as u16).to_le_bytes());

@@ -7,61 +7,62 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Drives of a pool at most.
+/// Maximum number of drives of a pool.
 pub const DRIVES_MAX: usize = 64;
 
-/// Dead logs of a rotation that are retained for a caller who does not catch up; then nothing more is taken in.
+/// Maximum number of a rotation's dead logs that are retained for a caller that does not catch up; beyond it, nothing
+/// is taken in.
 pub const RETAINED_MAX: usize = 64;
 
-/// Drives from which on every record is written twice: two rotations of at least three drives each.
+/// Number of drives from which on every record is written twice: two rotations of at least three drives each.
 pub const COPIES_FROM_DRIVES: usize = 6;
 
-/// Bytes of an entry at most.
+/// Maximum length of an entry in bytes.
 pub const ENTRY_BYTES_MAX: usize = 1 << 20;
 
-/// A source of time, which never runs backwards.
+/// A source of time that never runs backwards.
 pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
 
-/// The settings of an intake. [`Config::new`] has defaults for all but what must come from outside.
+/// The settings of an intake. [`Config::new`] has defaults for all but those that must come from outside.
 #[derive(Clone)]
 pub struct Config {
-    /// Random bits, drawn anew each time an intake is opened: identities are made of them.
+    /// Random bits, drawn again each time an intake is opened; identities are made of them.
     pub entropy: u128,
     /// The time, for the rotation.
     pub clock: Clock,
-    /// Who does its work. Threads.
+    /// The driver that runs its work. Threads.
     pub driver: Driver,
-    /// The size at which a log is left, in bytes. 32 MiB; above 0.
+    /// The size in bytes at which a log is left. 32 MiB; above 0.
     pub log_bytes: u64,
-    /// A log on duty grows to so many times its size while logging outruns transformation; then writers wait. 4.
+    /// A log on duty grows to this multiple of its size while logging outruns transformation; then writers wait. 4.
     pub stretch: u32,
-    /// A drive of a pool of several sleeps after so long without work; `None` is never, and the default.
+    /// A drive of a pool with several drives sleeps after this time without work; `None` (the default) is never.
     pub idle_timeout: Option<Duration>,
-    /// A request to a drive that takes longer counts as failed, and the drive as lost. 30 s.
+    /// A request to a drive that takes longer than this counts as failed, and the drive as lost. 30 s.
     pub deadline: Duration,
-    /// Bytes that may wait to be written. Writers are slowed from half of it on, and refused beyond it. 64 MiB.
+    /// Bytes that may wait for their write. Writers are slowed from half of it on, and refused beyond it. 64 MiB.
     pub queue_bytes: usize,
-    /// Bytes that are written with one sync, unless one record alone is longer. 4 MiB.
+    /// Maximum bytes per sync, unless a single record is longer. 4 MiB.
     pub batch_bytes: usize,
-    /// Bytes of a value at most. 16 MiB, and never above 512 MiB.
+    /// Maximum length of a value in bytes. 16 MiB, and never above 512 MiB.
     pub value_bytes_max: usize,
-    /// Shelves of one size on one drive that are merged into one. 8; at least 2.
+    /// Number of shelves of one size on one drive that are merged into one. 8; at least 2.
     pub fan_in: usize,
-    /// The changes up to this one are known to the caller, who gets the others when the intake is opened; their logs
-    /// are retained until [`crate::Intake::covered`] says more. `None`: the caller needs none.
+    /// The last change that the caller knows. It receives all later ones when the intake is opened; their logs are
+    /// retained until [`crate::Intake::covered`] raises this number. `None`: the caller needs none.
     pub covered: Option<Sequence>,
-    /// The pool is only looked at, over [`crate::medium::overlay`]: logs stay logs, and shelves as they are. Not set.
+    /// The pool is opened read-only, over [`crate::medium::overlay`]: logs stay logs, and shelves stay. Not set.
     pub is_look: bool,
-    /// The pool is not opened, and nothing on it is changed, while every rotation lacks a drive: what was acknowledged
-    /// last may be there alone. Not set.
+    /// While every rotation lacks a drive, the pool is not opened, and nothing on it is changed: the missing drives may
+    /// be the only ones with the last acknowledged changes. Not set.
     pub needs_all: bool,
-    /// Missing files of the manifest, and a manifest that is older or gone, are given up: a read of a key that they may
-    /// have held is an error. Not set: such a pool is not opened.
+    /// Missing files of the manifest, and a missing or older manifest, are given up: reading a key that they may have
+    /// held is then an error. If not set (the default), a pool with one of these losses is not opened.
     pub accepts_losses: bool,
 }
 
 impl Config {
-    /// The defaults. `entropy` are random bits from the operating system.
+    /// The defaults. `entropy` is random bits from the operating system.
     pub fn new(entropy: u128, clock: impl Fn() -> Time + Send + Sync + 'static) -> Self {
         Self {
             entropy,
@@ -82,7 +83,7 @@ impl Config {
         }
     }
 
-    /// Panics if a setting has a value that its line rules out.
+    /// Panics if a setting has a value that its doc line excludes.
     pub(crate) fn check(&self) {
         assert!(self.log_bytes > 0 && self.stretch > 0, "a log has a size");
         assert!(self.value_bytes_max <= 512 << 20, "a record is read as a whole");

@@ -1,6 +1,6 @@
-//! The interpreter of one rotation: what `engine::shift` decides is done here, with files and threads.
+//! The interpreter of one rotation: executes the decisions of `engine::shift` with files and threads.
 //!
-//! It runs in the writer's step. What may take long is begun on a drive's own thread or as a task, and comes back as a
+//! It runs in the writer's step. Long work is started on a drive's thread or as a task, and its end arrives as a
 //! message.
 
 use crate::drive::{Drive, Spare, Turn};
@@ -29,14 +29,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A dead log longer than so many logs is removed, and not kept for the next one.
+/// A dead log longer than this multiple of `log_bytes` is removed, and not kept for the next one.
 const SPARE_LOGS_MAX: u64 = 2;
 
-/// Nobody appends if nobody has for so long.
+/// Time without appends after which the log on duty counts as idle.
 const STILL: Duration = Duration::from_secs(1);
 
-/// Makes the file of a log, durably: in the room of `spare`, if there is one. The new name lasts before the header
-/// overwrites that of the dead log, so that what a dead log's name stands for is dead.
+/// Creates the file of a log, durably: in the room of `spare`, if given. The new name is durable before the header
+/// overwrites that of the dead log, so a file with a dead log's name is always dead.
 fn create_log(drive: &Drive, header: LogHeader, spare: Option<Spare>) -> io::Result<Arc<dyn File>> {
     let name = Name::Log(header.identity.file).to_string();
     let (file, room): (Arc<dyn File>, u64) = match spare {
@@ -57,9 +57,9 @@ pub(crate) struct OpenLog {
     pub(crate) log: LogId,
     pub(crate) drive: PoolDrive,
     pub(crate) table: Arc<LogTable>,
-    /// Its length, all of it durable.
+    /// Its length; all of it is durable.
     pub(crate) bytes: u64,
-    /// What counts towards its size.
+    /// The bytes that count towards its size.
     charged: u64,
 }
 
@@ -69,7 +69,7 @@ struct Running {
     attempt: Attempt,
     drives: (PoolDrive, PoolDrive),
     progress: Arc<Progress>,
-    /// Its steps when they were looked at last, and since when it has made no other.
+    /// Its number of steps when it was last checked, and the time since which it has made no other.
     seen: u64,
     seen_at: Time,
     task: Option<Handle>,
@@ -80,27 +80,27 @@ pub(crate) struct Cycle {
     number: usize,
     shared: Arc<Shared>,
     shift: Shift,
-    /// By position; drives that are missing are not there.
+    /// By position; `None` for a missing drive.
     pub(crate) drives: Vec<Option<Arc<Drive>>>,
     pub(crate) open: Option<OpenLog>,
-    /// The log that was left last.
+    /// The log before it.
     previous: Option<Previous>,
     tables: BTreeMap<LogId, Arc<LogTable>>,
-    /// Logs that are shelves already, and are there for a caller who has not caught up.
+    /// Logs that are already shelves, and are retained for a caller that has not caught up.
     retained: Vec<Arc<LogTable>>,
     running: Vec<Running>,
     /// Drives that are being started.
     waking: usize,
-    /// The task that merges, if there is anything to merge; and whether there is more since it began.
+    /// The merging task, if there is anything to merge; and true if there is more since it started.
     merging: Option<Handle>,
     merge_again: bool,
-    /// Whose turn it is at each drive.
+    /// The turn at each drive.
     turns: Vec<Turn>,
-    /// When the log on duty last grew.
+    /// Time at which the log on duty last grew.
     appended_at: Time,
-    /// It did not take what the other rotation took; when to try again to make it level.
+    /// Set if it lacks changes that the other rotation took: the time of the next attempt to make it level.
     behind: Option<Time>,
-    /// It is being made level, with numbers from this one on.
+    /// Set while it is being made level: the first number of that.
     levels_from: Option<Sequence>,
     /// The first number of the batch that is being appended.
     appends_from: Option<Sequence>,
@@ -129,19 +129,19 @@ impl Cycle {
         }
     }
 
-    /// Whether it lacks what the other rotation has acknowledged, and therefore takes nothing new.
+    /// True if it lacks changes that the other rotation has acknowledged; it then takes no new ones.
     pub(crate) fn is_behind(&self) -> bool {
         self.behind.is_some()
     }
 
-    /// It has not taken what the other rotation has.
+    /// Notes that it lacks changes that the other rotation took.
     pub(crate) fn fall_behind(&mut self) {
         tracing::error!(cycle = self.number, "a rotation has no room, and is left behind the other one");
         self.behind = Some((self.shared.config.clock)() + STILL);
         self.set_behind(true);
     }
 
-    /// Whether it is time to try to make it level.
+    /// True if it is time to try to make it level.
     pub(crate) fn tries_to_catch_up(&mut self) -> bool {
         let now = (self.shared.config.clock)();
         let is_due = self.behind.is_some_and(|next| now >= next) && self.lives();
@@ -151,7 +151,7 @@ impl Cycle {
         is_due
     }
 
-    /// It has everything again.
+    /// Notes that it is level again.
     pub(crate) fn caught_up(&mut self) {
         tracing::info!(cycle = self.number, "a rotation is level with the other one again");
         self.behind = None;
@@ -163,7 +163,7 @@ impl Cycle {
         self.report();
     }
 
-    /// Whether, and from which number on, it is being made level; `None` ends that.
+    /// The first number of making it level; `None` if it is not being made level.
     pub(crate) fn log_from(&self) -> Option<Sequence> {
         self.levels_from
     }
@@ -179,7 +179,7 @@ impl Cycle {
         self.levels_from = first;
     }
 
-    /// A drive that takes a shelf at once; if all were full, one that may have room by now.
+    /// A drive that accepts a shelf now; if all were full, one that may have room by now.
     pub(crate) fn drive_for_shelf(&self) -> Option<Arc<Drive>> {
         let is_there = |drive: &&Option<Arc<Drive>>| drive.as_ref().is_some_and(|drive| !drive.is_lost());
         let is_writable = |position: &usize| self.shift.is_writable(PoolDrive(*position as u32));
@@ -192,8 +192,8 @@ impl Cycle {
         &self.shared.cycles[self.number]
     }
 
-    /// Takes over logs of an earlier run, oldest first, and begins. `previous` is the last of them. Logs that are dead
-    /// already are only retained.
+    /// Takes over logs of an earlier run, oldest first, and starts. `previous` is the last of them. Logs that are
+    /// already dead are only retained.
     pub(crate) fn boot(&mut self, logs: Vec<Arc<LogTable>>, dead: Vec<Arc<LogTable>>, previous: Option<Previous>) {
         self.previous = previous;
         let mut events = VecDeque::new();
@@ -220,7 +220,7 @@ impl Cycle {
         self.consider_merging();
     }
 
-    /// Takes note of an event, and does all that follows from it.
+    /// Handles an event and all its consequences.
     pub(crate) fn handle(&mut self, event: ShiftEvent) {
         self.handle_all(VecDeque::from([event]));
     }
@@ -245,16 +245,16 @@ impl Cycle {
         self.report();
     }
 
-    /// The drives that background work has used since this was last asked: before anything else is decided, or one that
-    /// is at work may be put to sleep.
+    /// The drives that background work has used since the last call. They are handled before anything else is decided;
+    /// otherwise a working drive might be put to sleep.
     fn used(&self) -> impl Iterator<Item = ShiftEvent> {
         let there = self.drives.iter().enumerate().filter_map(|(position, drive)| Some((position, drive.as_ref()?)));
         let used = there.filter(|(_, drive)| drive.was_used());
         used.map(|(position, _)| ShiftEvent::Used(PoolDrive(position as u32)))
     }
 
-    /// Lets background work use the drives that have no stage, and no others. The drive on duty counts as one without
-    /// while nobody appends. Drives that do not let go of a piece of work are lost.
+    /// Lets background work use exactly the drives that have no stage. The drive on duty counts as one of them while
+    /// nothing is appended. A drive whose piece of work does not end in time is lost.
     fn give_turns(&mut self) -> Vec<ShiftEvent> {
         let mut hung = Vec::new();
         for (position, drive) in self.drives.iter().enumerate() {
@@ -263,7 +263,7 @@ impl Cycle {
             let is_still = self.is_still() && !self.shift.stages(position).transforms();
             let is_free = self.shift.is_free(position) || (is_still && self.shift.stages(position).logs);
             let turn = if is_free { Turn::Free } else { Turn::Taken };
-            // To wait for the piece of work that is under way is worth it only for a change.
+            // Only for a change is it worth waiting for the current piece of work.
             if std::mem::replace(&mut self.turns[position.0 as usize], turn) != turn
                 && !drive.set_turn(turn, self.shared.config.deadline)
             {
@@ -273,7 +273,7 @@ impl Cycle {
         hung
     }
 
-    /// Takes note of drives that readers have started: they sleep again after their time.
+    /// Handles drives that readers have started: they sleep again after their idle time.
     pub(crate) fn look_for_roused(&mut self) {
         for position in 0..self.drives.len() {
             if self.drives[position].as_ref().is_some_and(|drive| drive.was_roused()) {
@@ -283,23 +283,23 @@ impl Cycle {
         }
     }
 
-    /// Whether any drive sleeps.
+    /// True if any drive sleeps.
     pub(crate) fn sleeps(&self) -> bool {
         (0..self.drives.len() as u32).any(|position| self.shift.is_asleep(PoolDrive(position)))
     }
 
-    /// Whether nobody has appended for a while.
+    /// True if nothing has been appended for a while.
     fn is_still(&self) -> bool {
         (self.shared.config.clock)().since(self.appended_at) >= STILL
     }
 
-    /// When background work may begin to use the drive on duty, if it has not got its turn there yet: a moment that has
-    /// passed counts as well, or a merge that begins after it would wait for the next event.
+    /// Time at which background work may start to use the drive on duty, if it has no turn there yet. A past time also
+    /// counts; otherwise a merge that starts after it would wait for the next event.
     pub(crate) fn still_at(&self) -> Option<Time> {
         (self.merging.is_some() && self.keeps_one_for_logs()).then(|| self.appended_at + STILL)
     }
 
-    /// Whether background work has no turn at a drive that has no stage but the log.
+    /// True if background work has no turn at some drive that has only the log stage.
     fn keeps_one_for_logs(&self) -> bool {
         self.drives.iter().enumerate().any(|(position, drive)| {
             let stages = self.shift.stages(PoolDrive(position as u32));
@@ -308,7 +308,7 @@ impl Cycle {
         })
     }
 
-    /// Begins to merge what there is to merge.
+    /// Starts to merge, if there is anything to merge.
     pub(crate) fn consider_merging(&mut self) {
         if self.merging.is_some() {
             self.merge_again = true;
@@ -331,7 +331,7 @@ impl Cycle {
         self.merging = task.inspect_err(|error| tracing::warn!(%error, "no thread to merge shelves with")).ok();
     }
 
-    /// The merging task has nothing more to do. There may be room now.
+    /// The merging task has ended. There may be room now.
     pub(crate) fn merged(&mut self) {
         self.merging = None;
         for position in (0..self.drives.len() as u32).map(PoolDrive) {
@@ -371,7 +371,7 @@ impl Cycle {
         self.drives[drive.0 as usize].clone().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// The event that follows from a write that failed.
+    /// The event for a failed write.
     pub(crate) fn write_failed(&self, drive: PoolDrive, error: &io::Error) -> ShiftEvent {
         tracing::error!(drive = drive.0, cycle = self.number, %error, "a drive of the pool cannot be written");
         if !is_full(error) {
@@ -381,7 +381,7 @@ impl Cycle {
         ShiftEvent::Full(drive)
     }
 
-    /// Gives the drive the room of its spare back.
+    /// Releases the room of the drive's spare.
     fn remove_spare(&self, position: PoolDrive) {
         let Ok(drive) = self.drive(position) else { return };
         if let Some(file) = drive.drop_spare() {
@@ -389,7 +389,7 @@ impl Cycle {
         }
     }
 
-    /// Lets the drive remove a dead log. Nobody waits for it.
+    /// Makes the drive remove a dead log, without waiting for it.
     fn begin_remove(&self, drive: &Arc<Drive>, file: FileId) {
         let (shared, cycle) = (Arc::clone(&self.shared), self.number);
         drop(drive.begin(move |drive| {
@@ -398,7 +398,7 @@ impl Cycle {
         }));
     }
 
-    /// Keeps a dead log as room for the next one of its drive, if it is of use for that.
+    /// Keeps a dead log as room for the drive's next log, if it is useful for that.
     fn keep(&self, table: &Arc<LogTable>) -> bool {
         let bytes = table.index.read().bytes;
         let is_of_use = bytes > RECORDS_OFFSET && bytes <= SPARE_LOGS_MAX * self.shared.config.log_bytes;
@@ -421,7 +421,7 @@ impl Cycle {
         let create = drive.begin(move |drive| create_log(drive, header, spare));
         let medium = create.wait(self.shared.config.deadline)?;
         if let Some(reused) = reused {
-            // There is no file of that name any more.
+            // No file has that name any more.
             self.common().undeleted.lock().remove(&reused);
         }
         let index = RwLock::new(Index { bytes: RECORDS_OFFSET, ..Index::default() });
@@ -439,7 +439,7 @@ impl Cycle {
         Ok(())
     }
 
-    /// Names a log that was made in the manifest, and the one before as it was left. It may lie in the room of
+    /// Names a new log in the manifest, and the previous log with its final length. The new log may be in the room of
     /// `reused`.
     fn name_log(&self, table: &Arc<LogTable>, reused: Option<FileId>) -> io::Result<()> {
         let left = self.common().view().logs.last().map(|left| Entry::of_log(left, true));
@@ -450,8 +450,8 @@ impl Cycle {
             }
             manifest.name(Entry::of_log(table, false));
         });
-        // It has no records. Where the manifest may name it all the same, it stays; else the next start takes it for a
-        // draft if it is still there.
+        // It has no records. If the manifest may name it nevertheless, it stays; otherwise the next start treats it as
+        // a draft if it still exists.
         named.inspect_err(|_| {
             if !self.shared.is_uncertain() {
                 self.begin_remove(&table.drive, table.file);
@@ -459,12 +459,12 @@ impl Cycle {
         })
     }
 
-    /// The log on duty, for the manifest.
+    /// The manifest entry of the log on duty.
     pub(crate) fn open_entry(&self, sealed: bool) -> Option<Entry> {
         self.open.as_ref().map(|open| Entry::of_log(&open.table, sealed))
     }
 
-    /// The log on duty. If its file could not be made, for want of room, that is tried again.
+    /// Opens the log on duty if its file could not be created for lack of room.
     pub(crate) fn open_log_again(&mut self) {
         if self.open.is_none()
             && let Some((log, drive)) = self.shift.on_duty()
@@ -475,7 +475,7 @@ impl Cycle {
         }
     }
 
-    /// The log on duty has `bytes` more, which count as `charged`. [`Self::appended`] follows.
+    /// Adds `bytes` to the log on duty, which count as `charged`. The caller then calls [`Self::appended`].
     pub(crate) fn grew(&mut self, bytes: u64, charged: u64) {
         let Some(open) = &mut self.open else { return };
         open.bytes += bytes;
@@ -483,7 +483,7 @@ impl Cycle {
         open.table.index.write().bytes = open.bytes;
     }
 
-    /// Lets the rotation leave its log if that is long enough by now.
+    /// Lets the rotation leave its log if that is now long enough.
     pub(crate) fn appended(&mut self) {
         let Some(open) = &self.open else { return };
         self.appended_at = (self.shared.config.clock)();
@@ -537,7 +537,7 @@ impl Cycle {
         self.consider_merging();
     }
 
-    /// Gives up on transformations that have made no step by the deadline: the drive that they wait for is lost.
+    /// Gives up transformations that have made no step by the deadline: the drive that they wait for is lost.
     pub(crate) fn look_for_hangs(&mut self) {
         if self.shared.config.driver == Driver::Caller {
             return; // a task that waits for its turn does not hang
@@ -559,19 +559,19 @@ impl Cycle {
         }
     }
 
-    /// Ends: what is under way is given up, and begun again when the pool is opened next.
+    /// Ends the rotation: running work is given up, and starts again when the pool is next opened.
     pub(crate) fn end(&mut self) {
         for running in &self.running {
             running.progress.abandoned.store(true, Ordering::Relaxed);
         }
         for drive in self.drives.iter().flatten().filter(|drive| !drive.is_lost()) {
-            // No log comes that would lie in it, and the next start has less to read. No drive is started for that.
+            // No further log will use its room, and the next start has less to read. No drive is started for this.
             if !drive.is_asleep()
                 && let Some(file) = drive.drop_spare()
             {
                 self.begin_remove(drive, file);
             }
-            // Behind everything that was begun on it.
+            // After everything that was started on it.
             drive.set_turn(Turn::Ended, self.shared.config.deadline);
             drive.begin(|_| Ok(())).wait(self.shared.config.deadline).ok();
         }
@@ -581,7 +581,7 @@ impl Cycle {
         }
         for running in self.running.drain(..) {
             let drives = [running.drives.0, running.drives.1].map(|drive| self.drives[drive.0 as usize].as_ref());
-            // A thread that waits for a drive that hangs is left to itself.
+            // A thread that waits for a hanging drive is left alone.
             let works = drives.iter().all(|drive| drive.is_some_and(|drive| !drive.is_lost()));
             if let Some(task) = running.task.filter(|_| works) {
                 task.join("a transformation");
@@ -589,12 +589,12 @@ impl Cycle {
         }
     }
 
-    /// Whether anything is under way that will end with a message.
+    /// True if any work is running that will end with a message.
     pub(crate) fn is_busy(&self) -> bool {
         !self.running.is_empty() || self.waking > 0
     }
 
-    /// Removes a log that is dead, or retains it; `false` if there is no file.
+    /// Removes a dead log, or retains it; `false` if it has no file.
     fn remove_log(&mut self, log: LogId) -> bool {
         let Some(table) = self.tables.remove(&log) else { return false };
         if self.open.as_ref().is_some_and(|open| open.log == log) {
@@ -607,7 +607,7 @@ impl Cycle {
         true
     }
 
-    /// Removes the dead logs of which the caller knows all; those on a drive that sleeps once that is awake.
+    /// Removes the dead logs that the caller knows completely; those on a sleeping drive once it is awake.
     pub(crate) fn remove_covered(&mut self, covered: Sequence) {
         let wanted = self.shared.retained();
         let is_known = |table: &Arc<LogTable>| {
@@ -635,7 +635,7 @@ impl Cycle {
         }
     }
 
-    /// Logs that are there for a caller who has not caught up.
+    /// Number of logs that are retained for a caller that has not caught up.
     pub(crate) fn retained(&self) -> usize {
         self.retained.len()
     }
@@ -667,13 +667,13 @@ impl Cycle {
         }
     }
 
-    /// Whether there is no other drive in the pool. If that fails, nothing is written any more; but what it holds is
-    /// nowhere else, so readers go on to ask it: a log that could not be synced can still be read.
+    /// True if the pool has no other drive. If this drive fails, nothing more is written; but its content is nowhere
+    /// else, so readers still ask it: a log that could not be synced can still be read.
     fn is_alone(&self) -> bool {
         self.shared.cycles.len() == 1 && self.drives.len() == 1
     }
 
-    /// Nothing more is asked of the drive, and what lies on it is not looked for.
+    /// Sends no more requests to the drive, and drops its shelves from the view.
     fn forget_drive(&mut self, position: PoolDrive) {
         let Some(drive) = self.drives[position.0 as usize].clone() else { return };
         if self.common().view().missing && drive.is_lost() {
@@ -687,7 +687,7 @@ impl Cycle {
         let is_on_it = |shelf: &Arc<Shelf>| shelf.drive.uuid == drive.uuid;
         let mut lost = Vec::new();
         for shelf in view.shelves.iter().filter(|shelf| is_on_it(shelf)) {
-            // What it forgot may show again, whether or not it has records.
+            // Records that it hid may show again, even if it has no records.
             lost.push(Entry::of_shelf(shelf).lost_part());
             if let Some((first, last)) = shelf.keys().filter(|_| self.shared.cycles.len() == 1) {
                 let keys = (first.to_vec(), last.to_vec(), shelf.records());
@@ -703,7 +703,7 @@ impl Cycle {
         });
     }
 
-    /// Names what only this log held.
+    /// Reports the changes that only this log held.
     fn log_lost(&mut self, log: LogId) {
         let Some(table) = self.tables.remove(&log) else { return };
         if self.open.as_ref().is_some_and(|open| open.log == log) {
@@ -712,7 +712,7 @@ impl Cycle {
         let index = table.index.read();
         let ends = index.keys.first_key_value().zip(index.keys.last_key_value());
         let keys = ends.map(|((first, _), (last, _))| (first.to_vec(), last.to_vec()));
-        // What was in a shelf already is not lost.
+        // A log that is already a shelf loses nothing.
         let is_alive = self.common().view().logs.iter().any(|log| log.file == table.file);
         if self.is_alone() || !is_alive || index.last == Sequence(0) {
             return;
@@ -732,18 +732,18 @@ impl Cycle {
         }
     }
 
-    /// The number behind the last log that has records.
+    /// The number after the last log that has records.
     pub(crate) fn logs_end(&self) -> LogId {
         let last = self.tables.iter().rfind(|(_, table)| table.index.read().last > Sequence(0));
         LogId(last.map_or(0, |(log, _)| log.0 + 1))
     }
 
-    /// Whether there are logs with numbers below `end` that are not shelves yet.
+    /// True if logs with numbers below `end` are not shelves yet.
     pub(crate) fn has_logs_before(&self, end: LogId) -> bool {
         self.tables.range(..end).next().is_some()
     }
 
-    /// Whether any drive is there that has not failed.
+    /// True if any drive exists that has not failed.
     pub(crate) fn lives(&self) -> bool {
         self.drives.iter().flatten().any(|drive| !drive.is_lost())
     }
@@ -753,7 +753,7 @@ impl Cycle {
         &self.shift
     }
 
-    /// Writes down what the status shows.
+    /// Updates the status.
     fn report(&self) {
         let view = self.common().view();
         let mut drives = Vec::new();

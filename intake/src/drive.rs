@@ -1,8 +1,8 @@
-//! A drive of the pool: its directory, its counters, and a thread that does what the writer must not wait for forever.
-//! Where a caller drives the intake, there is no such thread: a request is done when it is begun.
+//! A drive of the pool: its directory, its counters, and a thread for requests that the writer must not wait for
+//! forever. If a caller drives the intake, there is no thread: a request is executed when it is started.
 //!
-//! A request that has not ended by its deadline counts as failed, and the drive as lost: nothing more is asked of it.
-//! The thread, and what the request holds, are given back when the drive answers, if it ever does.
+//! A request that has not ended by its deadline counts as failed, and the drive as lost: it receives no more requests.
+//! The thread and the request's resources are released when the drive answers, if it ever does.
 
 use crate::driver::Driver;
 use crate::medium::{Directory, File};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Whose turn it is at a drive.
+/// The owner of the turn at a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Background work may use it.
@@ -33,17 +33,17 @@ pub(crate) enum Turn {
 pub(crate) struct Drive {
     pub(crate) uuid: DriveUuid,
     pub(crate) directory: Box<dyn Directory>,
-    /// Bytes that were written to it since it was opened.
+    /// Bytes written to it since it was opened.
     pub(crate) written: AtomicU64,
     /// Syncs of it since it was opened.
     pub(crate) syncs: AtomicU64,
     lost: AtomicBool,
-    /// It was stopped; and a reader has started it since.
+    /// It was stopped; and a reader has started it since then.
     asleep: AtomicBool,
     roused: AtomicBool,
     /// Background work has used it.
     used: AtomicBool,
-    /// Held by whoever starts or stops it, so that the last to do so is the last of whom it hears.
+    /// Held while the drive is started or stopped, so that `asleep` agrees with the last command to it.
     power: Mutex<()>,
     turn: Mutex<Turn>,
     turned: Condvar,
@@ -53,21 +53,20 @@ pub(crate) struct Drive {
     spare: Mutex<Option<Spare>>,
 }
 
-/// The file of a dead log, which still has its name: the next log of the drive may lie in it. Shelves know that it is
-/// dead.
+/// The file of a dead log, which still has its name: the drive's next log may reuse it. Shelves record that it is dead.
 #[derive(Debug)]
 pub(crate) struct Spare {
     pub(crate) file: FileId,
     pub(crate) medium: Arc<dyn File>,
-    /// Who may still read it; it is not overwritten before there is nobody.
+    /// Its remaining readers; it is not overwritten before all of them are gone.
     pub(crate) readers: Weak<dyn Any + Send + Sync>,
 }
 
-/// A request that is under way.
+/// A running request.
 pub(crate) struct Pending<T>(Receiver<io::Result<T>>);
 
 impl<T> Pending<T> {
-    /// Its result; [`io::ErrorKind::TimedOut`] if there is none after `deadline`.
+    /// Its result; [`io::ErrorKind::TimedOut`] if none comes within `deadline`.
     pub(crate) fn wait(self, deadline: Duration) -> io::Result<T> {
         match self.0.recv_timeout(deadline) {
             Ok(result) => result,
@@ -87,10 +86,10 @@ impl Drive {
         Self { uuid, directory, written, syncs, lost, asleep, roused, used, power, turn, turned, driver, jobs, spare }
     }
 
-    /// Does a piece of background work, at most some MiB, as soon as it is its turn.
+    /// Executes a piece of background work, at most some MiB, as soon as background work has its turn.
     pub(crate) fn background<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let mut turn = self.turn.lock();
-        // Where a caller drives, nobody else is at work.
+        // If a caller drives, no other thread is at work.
         while *turn == Turn::Taken && !self.is_lost() && self.driver == Driver::Threads {
             self.turned.wait_for(&mut turn, Duration::from_secs(1));
         }
@@ -101,12 +100,12 @@ impl Drive {
         work()
     }
 
-    /// Whether background work has used it since this was last asked.
+    /// True if background work has used it since the last call.
     pub(crate) fn was_used(&self) -> bool {
         self.used.swap(false, Ordering::AcqRel)
     }
 
-    /// Sets whose turn it is, behind the piece of work that is under way; `false` if that does not end by `deadline`.
+    /// Sets the turn once the current piece of work has ended; `false` if that does not end within `deadline`.
     pub(crate) fn set_turn(&self, next: Turn, deadline: Duration) -> bool {
         let Some(mut turn) = self.turn.try_lock_for(deadline) else { return false };
         if *turn != Turn::Ended {
@@ -117,7 +116,7 @@ impl Drive {
         true
     }
 
-    /// Whether nothing more is to be asked of it.
+    /// True if it must receive no more requests.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
@@ -141,7 +140,7 @@ impl Drive {
         self.directory.sleep()
     }
 
-    /// Starts it for a reader, if it sleeps. The rotation finds out by [`Self::was_roused`].
+    /// Starts it for a reader, if it sleeps. The rotation notices that by [`Self::was_roused`].
     pub(crate) fn rouse(&self) -> io::Result<()> {
         if self.asleep.load(Ordering::Acquire) {
             self.wake()?;
@@ -150,17 +149,17 @@ impl Drive {
         Ok(())
     }
 
-    /// Whether it was stopped, and not started since.
+    /// True if it was stopped and not started since then.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Acquire)
     }
 
-    /// Whether a reader has started it since this was last asked.
+    /// True if a reader has started it since the last call.
     pub(crate) fn was_roused(&self) -> bool {
         self.roused.swap(false, Ordering::AcqRel)
     }
 
-    /// Begins `job` on the drive's thread, after all jobs before; where there is none, it is done at once.
+    /// Starts `job` on the drive's thread, after all earlier jobs; without a thread it is executed at once.
     pub(crate) fn begin<T: Send + 'static>(
         self: &Arc<Self>,
         job: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
@@ -169,9 +168,9 @@ impl Drive {
         let drive = Arc::clone(self);
         let job: Job = Box::new(move || {
             let result = job(&drive);
-            // Whoever gets the answer may be the last to hold the drive.
+            // The receiver of the answer may be the last to hold the drive.
             drop(drive);
-            // Nobody waits any more if the deadline has passed.
+            // After the deadline no caller waits any more.
             answer.send(result).ok();
         });
         if self.driver == Driver::Caller {
@@ -188,7 +187,7 @@ impl Drive {
         Pending(answered)
     }
 
-    /// Keeps a dead log for the next one; gives it back if there is one already.
+    /// Keeps a dead log for the next one; returns it if the drive already has one.
     pub(crate) fn keep_spare(&self, spare: Spare) -> Result<(), Spare> {
         let mut kept = self.spare.lock();
         if kept.is_some() {
@@ -198,12 +197,12 @@ impl Drive {
         Ok(())
     }
 
-    /// The dead log for the next one, if nobody reads it any more.
+    /// The dead log for the next one, if it has no readers any more.
     pub(crate) fn take_spare(&self) -> Option<Spare> {
         self.spare.lock().take_if(|spare| spare.readers.strong_count() == 0)
     }
 
-    /// The dead log, to be removed: who reads it reads on.
+    /// The dead log, for removal; its readers can continue.
     pub(crate) fn drop_spare(&self) -> Option<FileId> {
         self.spare.lock().take().map(|spare| spare.file)
     }
@@ -228,7 +227,7 @@ impl Drive {
     }
 }
 
-/// A thread that does jobs until nobody can send any.
+/// A thread that executes jobs until all senders are gone.
 fn worker(uuid: DriveUuid) -> io::Result<Sender<Job>> {
     let (jobs, queue) = channel::<Job>();
     let work = move || {

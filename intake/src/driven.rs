@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// A writer along with its driver.
+/// A writer with its driver.
 pub(crate) enum Driven {
     Thread(Mutex<Option<Handle>>),
     Caller(Mutex<Option<Writer>>),
@@ -21,7 +21,7 @@ impl Driven {
             Driver::Threads => {
                 let run = move || {
                     let shared = Arc::clone(&writer.shared);
-                    // Also if this thread panics, nobody waits for ever.
+                    // So that no caller waits forever even if this thread panics.
                     let _closing = Closing(&shared);
                     while writer.step(writer.patience(), false) != StepResult::End {}
                     writer.end();
@@ -33,7 +33,8 @@ impl Driven {
         }
     }
 
-    /// Takes in what waits, and runs so many tasks, where it is the caller who does that. Whether tasks wait still.
+    /// If the caller drives: takes in all waiting changes, and runs `tasks` waiting tasks, and more if a change waits
+    /// for room or a flush is awaited. True if tasks still wait.
     pub(crate) fn work(&self, shared: &Shared, mut tasks: usize) -> bool {
         let Self::Caller(writer) = self else { return false };
         let mut writer = writer.lock();
@@ -54,7 +55,7 @@ impl Driven {
                     } else if forced || shared.queue.bytes() == 0 {
                         break;
                     } else {
-                        // Nothing is under way after which there would be room.
+                        // No task is left that could make room.
                         forced = true;
                     }
                 }
@@ -63,7 +64,7 @@ impl Driven {
         shared.tasks.wait()
     }
 
-    /// Writes what waits, and ends. Nothing is taken in any more.
+    /// Writes the waiting changes, and ends. Nothing is taken in any more.
     pub(crate) fn end(&self, shared: &Shared) {
         shared.queue.close();
         self.work(shared, 0);

@@ -1,24 +1,24 @@
-//! Who lets the writer and its tasks run.
+//! The drivers that run the writer and its tasks.
 //!
 //! The writer is a state machine: each step takes one message or batch, and handles it. Long work becomes a task, which
-//! ends with a message. Two drivers let both run; neither decides anything.
+//! ends with a message. Two drivers run both; neither decides anything.
 //! - **Threads**: one for the writer, one for each drive, and one for each task.
 //! - **The caller**, for virtual time: a change is taken in before its submission returns. A task runs when
-//!   [`crate::Intake::work`] says so, or when a change has no room before it ends. One thing happens after another, so
-//!   that the same calls over the same media always do the same. A drive that hangs hangs the caller.
+//!   [`crate::Intake::work`] is called, or when a change has no room until it ends. Everything happens in sequence, so
+//!   the same calls over the same media always do the same. A drive that hangs hangs the caller.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
 use std::thread::{self, JoinHandle};
 
-/// Who does the work of an intake.
+/// The driver of an intake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Driver {
-    /// Threads of its own.
+    /// Separate threads.
     #[default]
     Threads,
-    /// Its caller: it has no thread.
+    /// The caller: the intake has no thread.
     Caller,
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct Tasks(Mutex<VecDeque<Task>>);
 pub(crate) struct Handle(Option<JoinHandle<()>>);
 
 impl Handle {
-    /// That of a thread.
+    /// The handle of a thread.
     pub(crate) fn of(thread: JoinHandle<()>) -> Self {
         Self(Some(thread))
     }
 
-    /// Waits for its end, where it has a thread. `what` is named if it panicked.
+    /// Waits for the end of the thread, if it has one. `what` is logged if it panicked.
     pub(crate) fn join(self, what: &str) {
         if self.0.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("{what} panicked");
@@ -46,7 +46,7 @@ impl Handle {
 }
 
 impl Tasks {
-    /// Begins `task`, by a thread of that name, or when the caller says so.
+    /// Starts `task` in a thread of that name, or queues it for the caller.
     pub(crate) fn begin(&self, driver: Driver, name: &str, task: impl FnOnce() + Send + 'static) -> io::Result<Handle> {
         match driver {
             Driver::Threads => thread::Builder::new().name(name.into()).spawn(task).map(Handle::of),
@@ -63,14 +63,14 @@ impl Tasks {
         task.map(|task| task()).is_some()
     }
 
-    /// Whether one waits.
+    /// True if a task waits.
     pub(crate) fn wait(&self) -> bool {
         !self.0.lock().is_empty()
     }
 
-    /// Gives up all that wait.
+    /// Drops all waiting tasks.
     pub(crate) fn clear(&self) {
-        // What they hold may be the last to hold something that takes a lock.
+        // Their contents may be the last handles of something that takes a lock.
         drop(std::mem::take(&mut *self.0.lock()));
     }
 }

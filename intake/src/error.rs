@@ -5,7 +5,7 @@ use crate::config::RETAINED_MAX;
 use std::error::Error;
 use std::io;
 
-/// A caller's own reason to refuse a change, as its `prepare` gave it.
+/// A caller's reason to refuse a change, as its `prepare` returned it.
 pub type Refusal = Box<dyn Error + Send + Sync>;
 
 /// The reasons why a change was not acknowledged.
@@ -21,20 +21,20 @@ pub enum PutError {
         what: &'static str,
         /// Its length.
         bytes: usize,
-        /// The longest that is taken.
+        /// The maximum length.
         limit: usize,
     },
-    /// So much waits already that no more is taken in; later there may be room. Nothing was written.
+    /// Too much already waits, so no more is taken in; later there may be room. Nothing was written.
     #[error("too much waits to be written")]
     Busy,
     /// No drive of the pool has room. Nothing was written.
     #[error("no drive has room")]
     NoSpace,
-    /// As many logs as may be are retained for the sake of a caller who has not said that he knows what is in them
-    /// ([`crate::Intake::covered`]), or has asked for that ([`crate::Intake::retain`]). Nothing was written.
+    /// The maximum number of logs is retained for a caller that has not confirmed their changes
+    /// ([`crate::Intake::covered`]), or has asked for retention ([`crate::Intake::retain`]). Nothing was written.
     #[error("{RETAINED_MAX} logs are retained for a catalog that does not have what is in them")]
     Retaining,
-    /// No drive of the pool takes writes any more. It may or may not be there when the intake is opened again.
+    /// No drive of the pool takes writes any more. The change may or may not exist when the intake is opened again.
     #[error("no drive takes writes")]
     Unknown,
     /// The intake was closed before it was written.
@@ -42,19 +42,19 @@ pub enum PutError {
     Closed,
 }
 
-/// The reasons why something cannot be read.
+/// The reasons why a key cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The drive failed.
     #[error("the drive failed: {0}")]
     Drive(#[from] io::Error),
-    /// It is not there, but may have been on what was lost for good.
+    /// The key does not exist, but may have been in a permanently lost part.
     #[error("it may have been on what was lost")]
     Lost,
-    /// It is not there, but may be on a drive that is missing.
+    /// The key does not exist, but may be on a missing drive.
     #[error("it may be on a drive of the pool that is missing")]
     Away,
-    /// What lies there is not what was written.
+    /// The stored bytes are not those that were written.
     #[error("what was read is damaged: {0}")]
     Damaged(#[from] Damage),
 }
@@ -62,12 +62,12 @@ pub enum ReadError {
 /// The reasons why an intake cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No drive, or more than a pool may have.
+    /// No drive, or more than the maximum of a pool.
     #[error("a pool has 1 to {limit} drives, and these are {drives}")]
     Drives {
         /// Their number.
         drives: usize,
-        /// The most.
+        /// The maximum.
         limit: usize,
     },
     /// A drive cannot be used.
@@ -75,22 +75,22 @@ pub enum OpenError {
     Drive {
         /// Its position among the directories.
         drive: usize,
-        /// Why.
+        /// The error.
         error: ReadError,
     },
-    /// Two directories have the same drive, or drives of different pools.
+    /// Two directories have the same drive, or they have drives of different pools.
     #[error("drive {drive} {problem}")]
     Mixed {
         /// Its position among the directories.
         drive: usize,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
     /// Every rotation lacks a drive, or cannot read one.
     #[error("a drive of the pool is missing or cannot be read, and what was acknowledged last may be there alone")]
     LacksDrives,
-    /// Files that the manifest names are missing or another's, or have lost changes that the caller needs, and no other
-    /// rotation has everything. [`crate::Config::accepts_losses`] gives them up.
+    /// Files in the manifest are missing or replaced by others, or have lost changes that the caller needs, and no
+    /// other rotation has everything. [`crate::Config::accepts_losses`] gives them up.
     #[error("the pool lacks {}", .0.join(", "))]
     Incomplete(Vec<String>),
     /// The manifest is missing, damaged or older than the files.

@@ -1,15 +1,15 @@
-//! Whoever follows the log with tables of its own, such as a catalog.
+//! A follower of the log, for example a catalog with separate tables.
 
 use crate::record::{Kind, Sequence};
 
-/// A change that is durable.
+/// A durable change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied<'a> {
     /// Its number.
     pub sequence: Sequence,
     /// Its kind.
     pub kind: Kind,
-    /// Its key; the first key of a range that is forgotten.
+    /// Its key; for a forgotten range, its first key.
     pub key: &'a [u8],
     /// Its entry.
     pub entry: &'a [u8],
@@ -17,10 +17,10 @@ pub struct Applied<'a> {
     pub value_bytes: u64,
 }
 
-/// Is called in the writer's thread, in the order of numbers.
+/// Called in the writer's thread, in the order of numbers.
 pub trait Follower: Send + 'static {
-    /// The changes of a batch, which are durable. Nobody has been answered yet, and no later change is prepared before
-    /// this returns: whoever applies them here, and reads its own tables in `prepare`, is linearizable.
+    /// Receives the durable changes of a batch. No caller has been answered yet, and no later change is prepared before
+    /// this returns: a follower that applies them here, and reads its tables in `prepare`, is linearizable.
     fn apply(&mut self, batch: &[Applied<'_>]);
 }
 

@@ -1,18 +1,19 @@
-//! Giving a rotation back what it lost, from the other one that has everything.
+//! Healing: restores what a rotation lost from the other one, which has everything.
 //!
-//! 1. Both are walked through in key order; of each key of which the whole one has a newer version, be it that it is
-//!    gone, that version is written to a new shelf, and all masks with it.
-//! 2. That a key is gone is dropped by merges once nothing older of it is left: the whole rotation may have forgotten
-//!    it, and this one may have lost it with an older version of the key still there. What this one has up to the last
-//!    number of the whole one, and the whole one has not, was removed, and is hidden by masks.
-//! 3. A damaged shelf that lost something is taken for one that is not there: all of it is given back. So is what a
-//!    file held of which nothing can be read.
-//! 4. Then the rotation is whole again for readers, and such files are dead, and removed.
+//! 1. Both are read in key order. For each key with a newer version in the whole rotation, deletions included, that
+//!    version is written to a new shelf, together with all masks.
+//! 2. Merges drop a deletion once no older version of its key is left. So the whole rotation may have dropped a
+//!    deletion that this rotation lost, while an older version of the key is still here. A version of this rotation
+//!    with a number up to the last one of the whole rotation, whose key the whole one lacks, was removed, and masks
+//!    hide it.
+//! 3. A damaged shelf that lost something counts as missing: all its content is restored. So is the content of an
+//!    unreadable file.
+//! 4. Then the rotation is whole again for readers, and these files are dead and removed.
 //!
-//! Changes that come meanwhile are in its logs. It is background work of [`crate::merging`]'s; if it fails or is cut
-//! short, it begins anew with the next occasion.
+//! Changes that arrive meanwhile are in its logs. This is background work of [`crate::merging`]; if it fails or is
+//! interrupted, the next run starts over.
 //!
-//! Memory: a page of 4 MiB, what building a shelf takes, and a mask for each run of keys that were removed.
+//! Memory: a page of 4 MiB, the memory for building a shelf, and a mask for each run of removed keys.
 
 use crate::bytes::crc32c;
 use crate::drive::Drive;
@@ -28,10 +29,10 @@ use crate::transform::{Finished, discard, remove_shelf, remove_shelf_file, super
 use crate::view::{View, Want};
 use std::sync::Arc;
 
-/// Keys of a page.
+/// Keys per page.
 const PAGE: usize = 256;
 
-/// Writes what `cycle` lacks of `whole` to a shelf on `to`.
+/// Writes what `cycle` lacks, compared with `whole`, to a shelf on `to`.
 pub(crate) fn heal(shared: &Shared, cycle: &CycleShared, whole: &View, to: &Arc<Drive>) -> Result<(), ReadError> {
     let view = cycle.view();
     let lossy: Vec<_> = view.shelves.iter().filter(|shelf| is_lossy(shelf)).cloned().collect();
@@ -39,7 +40,7 @@ pub(crate) fn heal(shared: &Shared, cycle: &CycleShared, whole: &View, to: &Arc<
     let unread = unreadable.iter().map(|shelf| shelf.file);
     let files: Vec<FileId> = lossy.iter().map(|shelf| shelf.file).chain(unread).collect();
     let rest = view.replaced(&files, None);
-    // Below this number the whole one has everything that was not removed.
+    // Up to this number the whole one has everything that was not removed.
     let known = whole.last();
     let identity = shared.new_file(to.uuid);
     let access = Access::Background;
@@ -67,7 +68,7 @@ pub(crate) fn heal(shared: &Shared, cycle: &CycleShared, whole: &View, to: &Arc<
     cycle.undeleted.lock().extend(&files);
     cycle.change(|now| {
         let mut now = now.replaced(&files, Some(shelf));
-        // What was lost since is still lost.
+        // Parts that were lost meanwhile are still lost.
         now.lost[0].retain(|part| !view.lost[0].contains(part));
         now
     });
@@ -81,7 +82,7 @@ pub(crate) fn heal(shared: &Shared, cycle: &CycleShared, whole: &View, to: &Arc<
     Ok(())
 }
 
-/// Masks for what `view` has with numbers up to `known`, and `whole`, which has all up to there, has not.
+/// Masks for versions in `view` with numbers up to `known` that `whole`, which is complete up to there, lacks.
 fn removed(view: &View, whole: &View, known: Sequence) -> Result<Vec<Mask>, ReadError> {
     let mut masks: Vec<Mask> = Vec::new();
     let mut next = Some(Vec::new());
@@ -105,7 +106,7 @@ fn removed(view: &View, whole: &View, known: Sequence) -> Result<Vec<Mask>, Read
     Ok(masks)
 }
 
-/// Whether `whole` has no key, be it that it is gone, from the end of `mask` on and before `key`.
+/// True if `whole` has no key, not even a deleted one, from the end of `mask` on and before `key`.
 fn nothing_between(whole: &View, mask: &Mask, key: &[u8]) -> Result<bool, ReadError> {
     let from = mask.to.as_deref().unwrap_or_default();
     let page = whole.page(from, Some(key), 1, Want::Raw)?;

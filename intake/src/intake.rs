@@ -1,4 +1,4 @@
-//! The handle of an intake: what callers use. See the head of the crate.
+//! The handle of an intake, which callers use. See the header of the crate.
 
 use crate::ack::{Ack, ack};
 use crate::audit;
@@ -39,57 +39,57 @@ pub enum Change {
         /// At most [`Config::value_bytes_max`] bytes.
         value: Bytes,
     },
-    /// The key is gone, whether it was there or not.
+    /// The key is removed, whether it existed or not.
     Delete {
         /// The key.
         key: Vec<u8>,
-        /// The caller's metadata, for who follows the log: nobody can read it afterwards.
+        /// The caller's metadata, for followers of the log: it cannot be read afterwards.
         entry: Vec<u8>,
     },
-    /// All versions of the keys from `from` on and before `to`, up to the number `up_to`, are gone.
+    /// All versions of the keys from `from` on and before `to`, with numbers up to `up_to`, are removed.
     Forget {
         /// The first key.
         from: Vec<u8>,
-        /// The end, which is not in the range; `None` is all keys from `from` on.
+        /// The end, which is not in the range; `None` means all keys from `from` on.
         to: Option<Vec<u8>>,
-        /// The last number that is forgotten.
+        /// The last forgotten number.
         up_to: Sequence,
     },
 }
 
-/// What was found when an intake was opened.
+/// The findings when an intake was opened.
 #[derive(Debug, Default)]
 pub struct Opened {
     /// The changes above [`Config::covered`]; none if that is `None`.
     pub replay: Replay,
     /// The last number that was given.
     pub last: Sequence,
-    /// Copies of each record that the pool holds.
+    /// Number of copies of each record in the pool.
     pub copies: usize,
     /// Members of the pool that were not among the directories.
     pub missing: Vec<DriveUuid>,
-    /// The pool: the same for as long as there is one.
+    /// The pool's identity, which never changes.
     pub pool: PoolUuid,
-    /// Bytes of torn tails, which nobody was ever answered for.
+    /// Bytes of torn tails, which were never acknowledged.
     pub torn_bytes: u64,
-    /// Where [`Config::needs_all`] is set: changes up to this one are missing in the replay, since a log that is a
-    /// shelf already is gone or damaged. A caller who has a later one has them all.
+    /// With [`Config::needs_all`]: changes up to this one may be missing in the replay, since a log that is already a
+    /// shelf is gone or damaged. A caller that has a later change has them all.
     pub unshown: Option<Sequence>,
 }
 
-/// A store of small records. Clones of an `Arc` of it are used by many threads at once.
+/// A store of small records. Many threads can use clones of an `Arc` of it at once.
 pub struct Intake {
     shared: Arc<Shared>,
     writer: Driven,
 }
 
 impl Intake {
-    /// Opens the pool in `directories`, one for each drive, in any order; makes it if they are empty. Its manifest is
-    /// in `home`, which is none of them, and is best not on one of their disks.
+    /// Opens the pool in `directories`, one for each drive, in any order; creates it if they are empty. Its manifest is
+    /// in `home`, which is not one of them, and is best not on one of their disks.
     ///
     /// # Errors
-    /// If drives do not belong together, none can be used, something is missing that the manifest names, or a log that
-    /// the caller needs cannot be read.
+    /// If drives do not belong together, none can be used, something in the manifest is missing, or a log that the
+    /// caller needs cannot be read.
     pub fn open(
         home: Box<dyn Directory>,
         directories: Vec<Box<dyn Directory>>,
@@ -98,10 +98,10 @@ impl Intake {
         Self::open_with(home, directories, config, |_| Ok(NoFollower))
     }
 
-    /// The same with a follower, which `catch_up` makes, who gets what was found first.
+    /// As [`Self::open`], with a follower that `catch_up` creates, and that first receives the found changes.
     ///
     /// # Errors
-    /// The same, and those of `catch_up`.
+    /// As [`Self::open`]; also the errors of `catch_up`.
     pub fn open_with<F: Follower>(
         home: Box<dyn Directory>,
         directories: Vec<Box<dyn Directory>>,
@@ -128,12 +128,12 @@ impl Intake {
         Ok((Self { shared, writer }, opened))
     }
 
-    /// Takes in a change. `prepare` runs when it gets its number, and may refuse it (see [`crate::Draft`]). The answer
-    /// comes once the change is durable; changes take effect in the order of their numbers.
+    /// Takes in a change. `prepare` runs when the change gets its number, and may refuse it (see [`crate::Draft`]). The
+    /// answer comes once the change is durable; changes take effect in the order of their numbers.
     ///
     /// # Errors
-    /// [`PutError::TooLong`], and [`PutError::Busy`] if too much waits already: [`Self::pace`] says how much to slow
-    /// down to avoid that.
+    /// [`PutError::TooLong`], and [`PutError::Busy`] if too much already waits: [`Self::pace`] is the delay that avoids
+    /// that.
     pub fn submit(&self, change: Change, prepare: Option<Prepare>) -> Result<Ack, PutError> {
         let (submission, ack) = self.submission(change, prepare)?;
         self.shared.queue.try_push(submission).map_err(|_| PutError::Busy)?;
@@ -141,12 +141,12 @@ impl Intake {
         Ok(ack)
     }
 
-    /// Takes in changes that get numbers one after another, from a thread that may wait for room; with one sync, if
-    /// they fit into a batch ([`Config::batch_bytes`]). Their answers, in their order. The bound on what waits may be
-    /// exceeded by them.
+    /// Takes in changes that get consecutive numbers, from a thread that may wait for room; with one sync, if they fit
+    /// into a batch ([`Config::batch_bytes`]). Returns their answers in order. They may exceed the bound on waiting
+    /// bytes.
     ///
     /// # Errors
-    /// [`PutError::TooLong`], and then nothing is taken in.
+    /// [`PutError::TooLong`]; then none is taken in.
     pub fn submit_all(&self, changes: Vec<Change>) -> Result<Vec<Ack>, PutError> {
         let submissions = changes.into_iter().map(|change| self.submission(change, None));
         let (submissions, acks) = submissions.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
@@ -155,27 +155,26 @@ impl Intake {
         Ok(acks)
     }
 
-    /// Where the caller drives the intake ([`Config::driver`]): runs so many of the tasks that wait, as logs that
-    /// become shelves and merges. Whether tasks wait still. With threads there is nothing to do.
+    /// If the caller drives the intake ([`Config::driver`]): runs this number of the waiting tasks (turning logs into
+    /// shelves, merges). True if tasks still wait. With threads it does nothing.
     pub fn work(&self, tasks: usize) -> bool {
         self.writer.work(&self.shared, tasks)
     }
 
-    /// Writes what waits, and ends: nothing is taken in any more. Transformations that are under way end by themselves.
-    /// What is dropped is closed.
+    /// Writes the waiting changes, and ends: nothing more is taken in. Running transformations end by themselves.
+    /// Dropping an intake closes it.
     pub fn close(&self) {
         self.writer.end(&self.shared);
     }
 
-    /// Whether it has threads of its own, so that a read may be left to wait in another one.
+    /// True if it has separate threads, so that another thread may wait for a read.
     pub fn has_threads(&self) -> bool {
         matches!(self.writer, Driven::Thread(_))
     }
 
-    /// The same from a thread that may wait for room, and then for the answer.
+    /// As [`Self::submit`], from a thread that may wait for room and for the answer.
     ///
-    /// # Errors
-    /// Those of the change.
+    /// # Errors The errors of the change.
     pub fn submit_and_wait(&self, change: Change, prepare: Option<Prepare>) -> Result<Sequence, PutError> {
         let (submission, ack) = self.submission(change, prepare)?;
         let pace = self.pace();
@@ -187,15 +186,14 @@ impl Intake {
         ack.wait()
     }
 
-    /// How long a caller should wait before the next change, so that others are not refused.
+    /// The time that a caller should wait before the next change, so that other callers are not refused.
     pub fn pace(&self) -> Duration {
         self.shared.queue.pace()
     }
 
     /// Writes a key, and waits until it is durable.
     ///
-    /// # Errors
-    /// Those of the change.
+    /// # Errors The errors of the change.
     pub fn put(&self, key: &[u8], entry: &[u8], value: &[u8]) -> Result<Sequence, PutError> {
         let change = Change::Put { key: key.to_vec(), entry: entry.to_vec(), value: Bytes::copy_from_slice(value) };
         self.submit_and_wait(change, None)
@@ -203,17 +201,15 @@ impl Intake {
 
     /// Removes a key, and waits until that is durable.
     ///
-    /// # Errors
-    /// Those of the change.
+    /// # Errors The errors of the change.
     pub fn delete(&self, key: &[u8]) -> Result<Sequence, PutError> {
         self.submit_and_wait(Change::Delete { key: key.to_vec(), entry: Vec::new() }, None)
     }
 
-    /// Removes all versions up to the number `up_to` of a range of keys in one operation, and waits until that is
+    /// Removes all versions of a range of keys with numbers up to `up_to` in one operation, and waits until that is
     /// durable.
     ///
-    /// # Errors
-    /// Those of the change.
+    /// # Errors The errors of the change.
     pub fn forget(&self, from: &[u8], to: Option<&[u8]>, up_to: Sequence) -> Result<Sequence, PutError> {
         let change = Change::Forget { from: from.to_vec(), to: to.map(<[u8]>::to_vec), up_to };
         self.submit_and_wait(change, None)
@@ -222,23 +218,23 @@ impl Intake {
     /// The newest version of `key`, with its whole value. After a loss it may be an older one: [`Stored::certain`].
     ///
     /// # Errors
-    /// If the drive fails, what it holds is damaged, or what is not there may have been lost.
+    /// If the drive fails, its content is damaged, or a missing key may have been lost.
     pub fn get(&self, key: &[u8]) -> Result<Option<Stored>, ReadError> {
         self.read(key, Want::Range(0, u64::MAX))
     }
 
-    /// The same with the bytes `range` of the value, as far as it has them.
+    /// As [`Self::get`], with the bytes `range` of the value, as far as it has them.
     ///
     /// # Errors
-    /// If the drive fails, or what it holds is damaged.
+    /// If the drive fails, or its content is damaged.
     pub fn get_range(&self, key: &[u8], range: Range<u64>) -> Result<Option<Stored>, ReadError> {
         self.read(key, Want::Range(range.start, range.end.saturating_sub(range.start)))
     }
 
-    /// The same without the value.
+    /// As [`Self::get`], without the value.
     ///
     /// # Errors
-    /// If the drive fails, or what it holds is damaged.
+    /// If the drive fails, or its content is damaged.
     pub fn head(&self, key: &[u8]) -> Result<Option<Stored>, ReadError> {
         self.read(key, Want::Entry)
     }
@@ -247,25 +243,25 @@ impl Intake {
         self.shared.read(|view| view.get(key, want))
     }
 
-    /// The keys from `from` on and before `to` (`None` is to the end), in order, with their values.
+    /// The keys from `from` on and before `to` (`None` means to the end), in order, with their values.
     pub fn scan(&self, from: &[u8], to: Option<&[u8]>) -> Scan {
         let want = Want::Range(0, u64::MAX);
         Scan::new(Arc::clone(&self.shared), from.to_vec(), to.map(<[u8]>::to_vec), want)
     }
 
-    /// The same without the values.
+    /// As [`Self::scan`], without the values.
     pub fn scan_entries(&self, from: &[u8], to: Option<&[u8]>) -> Scan {
         Scan::new(Arc::clone(&self.shared), from.to_vec(), to.map(<[u8]>::to_vec), Want::Entry)
     }
 
-    /// One more than the largest trailer of any key that is there, or was: the last 8 bytes of a key, as a number,
-    /// big-endian. 0 if there is none, and as large as a number can be if that is not known without reading everything.
-    /// Reads nothing.
+    /// One more than the largest trailer of any key that exists or existed: the last 8 bytes of a key, as a big-endian
+    /// number. 0 without any key, and the largest possible number if the answer would need reading everything. Reads
+    /// nothing.
     pub fn trailers_end(&self) -> u64 {
         self.shared.cycles.iter().map(|cycle| cycle.view().trailers_end()).max().unwrap_or(0)
     }
 
-    /// Leaves the log on duty. The answer comes once it and all logs before it are shelves.
+    /// Leaves the log on duty. The answer comes once this log and all earlier ones are shelves.
     pub fn rotate(&self) -> Ack {
         let (answerer, ack) = ack();
         self.shared.queue.send(Message::Flush(answerer));
@@ -273,7 +269,7 @@ impl Intake {
         ack
     }
 
-    /// Leaves the log on duty, and waits until all logs are shelves. What was acknowledged is durable without it.
+    /// Leaves the log on duty, and waits until all logs are shelves. Acknowledged changes are durable without it.
     ///
     /// # Errors
     /// [`PutError::NoSpace`] if no drive has room for shelves.
@@ -281,25 +277,25 @@ impl Intake {
         self.rotate().wait().map(|_| ())
     }
 
-    /// The caller knows all changes up to `sequence`: logs that are only there for it can go.
+    /// Reports that the caller knows all changes up to `sequence`: logs that exist only for it can be removed.
     pub fn covered(&self, sequence: Sequence) {
         self.shared.queue.send(Message::Covered(sequence));
         self.work(0);
     }
 
-    /// Logs that have changes which were accepted by now are retained as long as the intake is open, although the
-    /// caller knows them: for another copy of the caller, which does not. At most 64; beyond that nothing is taken in.
+    /// Retains the logs with changes that were accepted until now as long as the intake is open, although the caller
+    /// knows them: another copy of the caller may not. At most 64; beyond that nothing is taken in.
     pub fn retain(&self) {
         self.shared.queue.send(Message::Retain);
         self.work(0);
     }
 
-    /// What was lost since this was last asked: at most 65,536 losses; [`Status::losses`] counts all.
+    /// The losses since the last call: at most 65,536; [`Status::losses`] counts all.
     pub fn take_losses(&self) -> Vec<Loss> {
         std::mem::take(&mut self.shared.losses.lock().latest)
     }
 
-    /// The state. No drive is asked.
+    /// The state. Sends no request to a drive.
     pub fn status(&self) -> Status {
         let cycles: Vec<_> = self.shared.cycles.iter().map(|cycle| cycle.status.lock().clone()).collect();
         let counts = &self.shared.counts;
@@ -315,12 +311,12 @@ impl Intake {
         }
     }
 
-    /// Whether one rotation has everything that was ever taken in, so that a scan leaves nothing out.
+    /// True if one rotation has everything that was ever taken in, so that a scan leaves nothing out.
     pub fn is_whole(&self) -> bool {
         self.shared.cycles.iter().any(|cycle| cycle.view().is_whole())
     }
 
-    /// Whether a drive is missing or has failed, and what cannot be read may be on it.
+    /// True if a drive is missing or has failed, so that unreadable data may be on it.
     pub fn lacks_drive(&self) -> bool {
         self.shared.cycles.iter().any(|cycle| cycle.view().missing)
     }

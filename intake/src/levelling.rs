@@ -1,17 +1,17 @@
-//! Bringing a rotation up to the other one.
+//! Levelling: brings a rotation up to the other one.
 //!
-//! A batch goes to both rotations at once, so that after a crash one may have a batch, or the beginning of one, that
-//! the other one lacks. And a rotation that found no room, or whose drives had all failed, lacks everything since.
+//! A batch goes to both rotations at once, so after a crash one may have a batch, or the beginning of one, that the
+//! other one lacks. And a rotation that found no room, or whose drives had all failed, lacks everything since then.
 //!
-//! **Invariant**: a rotation has all acknowledged changes up to its own last number, unless it is known to have lost
-//! something. For that,
-//! - a log becomes a shelf only with records that the other rotation has as well, or was found not to take;
+//! **Invariant**: a rotation has all acknowledged changes up to its last number, unless it is known to have lost some.
+//! For that,
+//! - a log becomes a shelf only with records that the other rotation also has, or was found not to take;
 //! - a rotation that did not take an acknowledged batch takes no other before it is level ([`View::behind`]);
 //! - at a start a rotation that is behind is made level, durably, before the other one transforms or merges anything.
 //!
-//! So whatever has a number above a rotation's last one is what it lacks. It is taken from the other one's logs, and
-//! appended to a log, since who follows the log may need it; what the other one has in shelves only is written to a
-//! shelf. Both can be repeated: a crash in between leaves what is done again.
+//! So a rotation lacks exactly the changes above its last number. They are copied from the other one's logs and
+//! appended to a log, since a follower of the log may need them; changes that the other one has only in shelves are
+//! written to a shelf. Both steps can be repeated: after a crash in between they are.
 //!
 //! Memory: the records of one rotation's logs.
 
@@ -34,36 +34,36 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Keys of a page.
+/// Keys per page.
 const PAGE: usize = 256;
 
-/// What a rotation lacks of another one.
+/// The changes that a rotation lacks, compared with another one.
 pub(crate) struct Lacking {
     /// The last number that it has.
     pub(crate) known: Sequence,
-    /// What logs have, in the order of numbers.
+    /// The changes in logs, in the order of numbers.
     pub(crate) records: Vec<Accepted>,
-    /// The one that has it, as far as some of it is in shelves.
+    /// The rotation to copy from, if some changes are in shelves.
     pub(crate) source: Option<View>,
-    /// What the other one has lost of it, so that nobody can give it.
+    /// Lost parts of the other rotation among these changes, which cannot be restored.
     pub(crate) lost: Vec<LostPart>,
 }
 
 impl Lacking {
-    /// What each rotation lacks, in their order. A rotation of which a drive is missing may lack more, and is left to
-    /// [`crate::healing`].
+    /// The changes that each rotation lacks, in their order. A rotation with a missing drive may lack more, and is left
+    /// to [`crate::healing`].
     pub(crate) fn of_all(shared: &Shared) -> Result<Vec<Self>, ReadError> {
         (0..shared.cycles.len()).map(|number| Self::of(shared, number)).collect()
     }
 
-    /// All of it may be lost, up to the last number that was given.
+    /// Everything up to the last number that was given counts as lost.
     pub(crate) fn all_lost(shared: &Shared, number: usize) -> Self {
         let all = LostPart { keys: None, max: Sequence(shared.last.load(Ordering::Relaxed)) };
         let known = shared.cycles[number].view().last();
         Self { known, records: Vec::new(), source: None, lost: vec![all] }
     }
 
-    /// What the rotation `number` lacks.
+    /// The changes that the rotation `number` lacks.
     pub(crate) fn of(shared: &Shared, number: usize) -> Result<Self, ReadError> {
         let view = shared.cycles[number].view();
         let (known, mut records, mut source, mut lost) = (view.last(), BTreeMap::new(), None, Vec::new());
@@ -88,7 +88,7 @@ impl Lacking {
         Ok(Self { known, records: records.into_values().collect(), source, lost })
     }
 
-    /// Whether there is nothing.
+    /// True if nothing is lacking.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.source.is_none() && self.lost.is_empty()
     }
@@ -105,8 +105,8 @@ fn records_after(table: &LogTable, known: Sequence) -> Result<Vec<Accepted>, Rea
     after.map(|(offset, head)| Ok(Accepted::again(&table.record(&image[offset as usize..])?, head))).collect()
 }
 
-/// Writes the records that `lacking` takes from shelves to a shelf of `cycle` on `to`, at once, with the parts that are
-/// lost.
+/// Writes the records that `lacking` takes from shelves to a shelf of `cycle` on `to`, with the lost parts, without
+/// waiting for a turn.
 pub(crate) fn write_shelf(
     shared: &Shared,
     cycle: &CycleShared,

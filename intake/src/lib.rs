@@ -1,4 +1,4 @@
-//! Takes in small records: a log that rotates over drives, and B+tree shelves behind it (Pan, Yue and Xiong, Workload
+//! A store for small records: a log that rotates over drives, and B+tree shelves after it (Pan, Yue and Xiong, Workload
 //! Shifting). Usable alone: a key-value store for values of some bytes to some MiB that are written much and read
 //! seldom.
 //!
@@ -25,33 +25,33 @@
 //! ```
 //!
 //! **Promises.**
-//! - What was answered with a number is durable: in the log of each rotation that takes writes, synced. Changes take
-//!   effect in the order of their numbers, and readers see a change before it is answered.
-//! - A change that was not answered, or with [`PutError::Unknown`], may be there after a restart; those that waited
-//!   with it then are there up to some number, and none after it.
+//! - A change that was answered with a number is durable: in the log of each rotation that takes writes, synced.
+//!   Changes take effect in the order of their numbers, and readers see a change before it is answered.
+//! - A change that was not answered, or was answered with [`PutError::Unknown`], may exist after a restart; of the
+//!   changes that waited with it, all up to some number exist then, and none after it.
 //! - A crash at any moment leaves either a log or its shelf, and the same contents. A torn tail is cut off and
-//!   reported; rot is told apart from it, and named ([`Loss`]).
-//! - Nothing is removed before what replaces it is durable, and nothing by its name alone.
+//!   reported; rot is distinguished from it and reported separately ([`Loss`]).
+//! - Nothing is removed before its replacement is durable, and nothing only because of its name.
 //!
 //! **Rotation.** `engine::shift` decides which drive logs, which is read and which is written; with four drives or more
 //! no drive does two of these at once. One to three drives do it as well as they can. From six drives on there are two
-//! rotations side by side, each of at least three drives, and every record is in both: [`Opened::copies`] says it.
+//! parallel rotations, each of at least three drives, and every record is in both ([`Opened::copies`]).
 //!
-//! **A catalog that follows** is a [`Follower`]: it gets each batch after the sync and before anybody is answered, so
-//! one sync covers data and metadata. Conditions are checked by `prepare` (see [`Draft`]) in the writer's thread,
-//! against its tables and the pending changes of the batch. It says with [`Intake::covered`] what it has made durable
-//! itself; after a crash it gets everything above [`Config::covered`] again, in order, from [`Opened::replay`]. How
-//! much that is is bounded by logs, not by the number of records.
+//! **A catalog that follows** is a [`Follower`]: it receives each batch after the sync and before any caller is
+//! answered, so one sync covers data and metadata. `prepare` (see [`Draft`]) checks conditions in the writer's thread,
+//! against the catalog's tables and the pending changes of the batch. The catalog reports by [`Intake::covered`] which
+//! changes it has made durable; after a crash it receives everything above [`Config::covered`] again, in order, from
+//! [`Opened::replay`]. The amount of that is bounded by logs, not by the number of records.
 //!
 //! **Bounds**, for each rotation of n drives, with L = `log_bytes` x `stretch` + one batch:
 //! - memory: indexes of at most n + 1 logs, each at most L (a record counts with its index entry if that is more), one
-//!   image of a log for each transformation that is under way (n / 2 at most), 2 MiB for each shelf that is written;
-//!   for the whole intake `queue_bytes` and two batches; for a scan one page (4 MiB and a leaf for each shelf);
+//!   image of a log for each running transformation (at most n / 2), 2 MiB for each shelf that is being written; for
+//!   the whole intake `queue_bytes` and two batches; for a scan one page (4 MiB and a leaf for each shelf);
 //! - disk: at most n + 1 logs, 64 more while a follower does not catch up (beyond that nothing is taken in), and
 //!   shelves; each record is written once to a log, once to a shelf, and once for each tier of shelves that it is
 //!   merged into;
 //! - open files: one for each log and each shelf;
-//! - start: three reads for each shelf, and reading all logs, and those shelves of which both ends are damaged.
+//! - start: three reads for each shelf, and reading all logs, and those shelves with two damaged ends.
 mod accepted;
 mod ack;
 mod audit;

@@ -1,19 +1,19 @@
-//! The log: a file to which records are appended, batch after batch, each batch with one sync.
+//! The log: a file to which records are appended in batches, each batch with one sync.
 //!
-//! A log begins with a block: whose it is, the number from which its records begin, and how long the log before it was
-//! when it was left. Every record says how many bytes of its log had been synced when it was written.
+//! A log begins with a block that has its identity, the number from which its records begin, and the length of the
+//! previous log when it was left. Every record has the number of bytes of its log that were synced when it was written.
 //!
-//! **A log may lie in room that a dead log left.** Its file was that log's, under its name, until it got this one's. To
-//! overwrite room costs a drive one seek at most for a batch; where a file grows, the file system writes its journal as
-//! well, elsewhere. What the dead log wrote lies behind the last record until it is overwritten: records of another
-//! stamp, which are none of this log's, and no torn tail.
+//! **A log may reuse the room of a dead log.** Its file was the dead log's, under that log's name, until it got its
+//! own. Overwriting room costs a drive at most one seek per batch; when a file grows, the file system also writes its
+//! journal, elsewhere. The dead log's data follows the last record until it is overwritten: these records have another
+//! stamp, do not belong to this log, and are not a torn tail.
 //!
-//! **A torn tail differs from rot.** A crash leaves any part of the last batch, since only that was not synced. So a
-//! damaged place is a torn tail, and cut off with all that follows it, if no whole record says that bytes beyond it had
-//! been synced, and neither the next log nor the manifest says that this one was longer. Otherwise what is damaged had
-//! been acknowledged: it is rot, and reported with what it costs, and what lies behind it is read. Rot in what was
-//! written less than a second before a crash, by which the manifest may be behind, cannot be told from a torn tail; the
-//! number of bytes that were cut is reported.
+//! **A torn tail differs from rot.** A crash may leave any part of the last batch, since only that was not synced. So a
+//! damaged place is a torn tail, and is cut off with everything after it, if no whole record shows that bytes beyond it
+//! were synced, and neither the next log nor the manifest shows that this log was longer. Otherwise the damaged bytes
+//! had been acknowledged: this is rot. It is reported with its costs, and the data after it is read. Rot in bytes that
+//! were written less than a second before a crash, by which the manifest may lag, cannot be distinguished from a torn
+//! tail; the number of cut bytes is reported.
 
 use crate::bytes::{BLOCK_BYTES, Damage, block, open_block_of};
 use crate::names::{FileId, Identity};
@@ -22,19 +22,19 @@ use crate::record::{Head, Sequence};
 /// The format version that is written.
 const VERSION: u32 = 2;
 
-/// The version from before logs lay in used room. It is read as well.
+/// The version from before logs reused room. It can still be read.
 const NEW_FILES_ONLY: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"LARDILOG";
 
-/// Where the first record begins.
+/// Offset of the first record.
 pub(crate) const RECORDS_OFFSET: u64 = BLOCK_BYTES as u64;
 
-/// The log before, as it was left.
+/// The previous log, as it was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Previous {
     pub(crate) file: FileId,
-    /// Its length: all of it was synced.
+    /// Its length; all of it was synced.
     pub(crate) bytes: u64,
 }
 
@@ -42,10 +42,10 @@ pub(crate) struct Previous {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogHeader {
     pub(crate) identity: Identity,
-    /// Numbers in it are not below this one.
+    /// No number in it is below this one.
     pub(crate) first: Sequence,
     pub(crate) previous: Option<Previous>,
-    /// Bytes of the file that a dead log left; 0 for a file that was new.
+    /// Bytes of the file that a dead log left; 0 for a new file.
     pub(crate) room: u64,
 }
 
@@ -62,7 +62,7 @@ impl LogHeader {
         })
     }
 
-    /// The header that `bytes` begin with, of the file that `identity` says.
+    /// The header at the start of `bytes`, which must be that of `identity`.
     pub(crate) fn decode(bytes: &[u8], identity: Identity) -> Result<Self, Damage> {
         let (version, mut fields) = open_block_of(bytes, MAGIC)?;
         if ![NEW_FILES_ONLY, VERSION].contains(&version) {
@@ -73,14 +73,14 @@ impl LogHeader {
         let (file, length) = (FileId::take(&mut fields)?, fields.u64()?);
         let room = if version == NEW_FILES_ONLY { 0 } else { fields.u64()? };
         fields.end()?;
-        // The length of a log is never 0: it has its first block.
+        // The length of a log is never 0: it always has its first block.
         let previous = (length > 0).then_some(Previous { file, bytes: length });
         Ok(Self { identity, first, previous, room })
     }
 }
 
-/// Whether `image`, a file with the name of a log that it does not hold, is room of one of the logs `dead` in which no
-/// record was written yet: its first one is still one of theirs. A log that acknowledged anything begins with its own.
+/// True if `image`, a file with the name of a log that it does not hold, is the room of one of the logs `dead` without
+/// a new record: its first record is still theirs. A log that acknowledged anything begins with its own record.
 pub(crate) fn is_room(image: &[u8], dead: impl IntoIterator<Item = FileId>) -> bool {
     let Some(records) = image.get(BLOCK_BYTES..) else { return false };
     dead.into_iter().any(|file| Head::decode(records, file.stamp()).is_ok())
@@ -89,47 +89,47 @@ pub(crate) fn is_room(image: &[u8], dead: impl IntoIterator<Item = FileId>) -> b
 /// A place in a log that cannot be read although it had been acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rot {
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub offset: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// The key of the record and its number, if at least these can be read.
+    /// The key and number of the record, if at least these can be read.
     pub record: Option<(Vec<u8>, Sequence)>,
 }
 
 /// The contents of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// The whole records: where each begins, and its head.
+    /// The whole records: the offset and the head of each.
     pub(crate) records: Vec<(u64, Head)>,
     /// The length of the log without its torn tail.
     pub(crate) bytes: u64,
     /// Bytes of the torn tail.
     pub(crate) torn: u64,
     pub(crate) rot: Vec<Rot>,
-    /// Records of which no more than the value is damaged: they are among the rot, and what they say is known.
+    /// Records with damage only to the value: they are among the rot, and their heads are known.
     pub(crate) described: Vec<(u64, Head)>,
 }
 
-/// What a search finds at a place of a log.
+/// The result of looking at a place in a log.
 enum Found {
     Whole(Head),
-    /// A head that can be trusted, of a record that is damaged, and its key if that is whole.
+    /// A trustworthy head of a damaged record, and its key if that is whole.
     Body(Head, Option<Vec<u8>>),
     Nothing,
 }
 
-/// The length of a log, as others know it.
+/// The length of a log, as known from elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// It is not longer: a later log says so, or the manifest.
+    /// The log is not longer than this, according to a later log or the manifest.
     pub(crate) sealed: Option<u64>,
-    /// So much of it was synced, as the manifest says.
+    /// This number of bytes was synced, according to the manifest.
     pub(crate) synced: u64,
 }
 
 impl Known {
-    /// It is as long as this.
+    /// The log has exactly this length.
     pub(crate) fn sealed(bytes: u64) -> Self {
         Self { sealed: Some(bytes), synced: bytes }
     }
@@ -139,13 +139,13 @@ impl Known {
     }
 }
 
-/// Reads a log. `image` is the file with its header, `room` how much of the file a dead log left.
+/// Reads a log. `image` is the file with its header, `room` the length that a dead log left.
 pub(crate) fn read(image: &[u8], stamp: u64, known: Known, room: u64) -> Contents {
     let end = known.sealed.map_or(image.len(), |_| image.len().min(known.durable() as usize));
     let image = &image[..end];
     let mut contents = Contents::default();
     let (mut at, mut last) = (BLOCK_BYTES, None);
-    // As far as this log is known to have been written, be it in part.
+    // The end of the bytes that this log is known to have written, at least in part.
     let mut written = if image.len() as u64 > room { image.len() } else { 0 };
     let mut durable = known.durable();
     while at < image.len() {
@@ -154,7 +154,7 @@ pub(crate) fn read(image: &[u8], stamp: u64, known: Known, room: u64) -> Content
             written = written.max((at + head.bytes()).min(image.len()));
         }
         let (length, record) = match found {
-            // What is older than the record before it is the rest of a longer batch that failed.
+            // A record older than the previous one is the rest of a longer batch that failed.
             Found::Whole(head) if last.is_some_and(|last| head.sequence <= last) => break,
             Found::Whole(head) => {
                 contents.records.push((at as u64, head));
@@ -176,7 +176,7 @@ pub(crate) fn read(image: &[u8], stamp: u64, known: Known, room: u64) -> Content
         at += length;
     }
     contents.bytes = (at.min(image.len())) as u64;
-    // Something is missing at the end, or older than what comes before it.
+    // The end is missing, or is older than the data before it.
     if known.durable() > contents.bytes.max(RECORDS_OFFSET) {
         let offset = contents.bytes.max(RECORDS_OFFSET);
         contents.rot.push(Rot { offset, bytes: known.durable() - offset, record: None });
@@ -187,7 +187,7 @@ pub(crate) fn read(image: &[u8], stamp: u64, known: Known, room: u64) -> Content
 }
 
 impl Contents {
-    /// Cuts off the torn tail: it begins at the first damaged place behind what had been synced.
+    /// Cuts off the torn tail: it begins at the first damaged place after the synced bytes.
     fn cut(&mut self, durable: u64) {
         let Some(tail) = self.rot.iter().position(|rot| rot.offset >= durable) else { return };
         let begin = self.rot[tail].offset;
@@ -206,7 +206,7 @@ fn look(bytes: &[u8], stamp: u64) -> Found {
     }
 }
 
-/// How far the next head is, or the end. Records begin at multiples of 8.
+/// The distance to the next head, or to the end. Records begin at multiples of 8.
 fn next_head(bytes: &[u8], stamp: u64) -> usize {
     let places = (8..bytes.len()).step_by(8);
     places.into_iter().find(|at| Head::decode(&bytes[*at..], stamp).is_ok()).unwrap_or(bytes.len())

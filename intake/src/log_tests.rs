@@ -81,7 +81,7 @@ fn damage_in_the_last_batch_is_a_torn_tail_and_damage_before_it_is_rot() {
             assert!(contents.rot.is_empty());
             assert_eq!(contents.records, whole.records[..hit]);
             assert_eq!(contents.bytes, whole.records[hit].0);
-            // The next log says that this one was complete: then it is rot after all.
+            // The next log shows that this one was complete: then it is rot after all.
             let contents = read(&damaged, STAMP, Known::sealed(image.len() as u64), 0);
             assert_eq!((contents.rot.len(), contents.records.len()), (1, 14));
         } else {

@@ -1,4 +1,4 @@
-//! What was lost: a part of the contents, as readers have to know it, and a loss, as it is said to people.
+//! Losses: lost parts of the contents, for readers, and losses in words, for people.
 
 use crate::log::Rot;
 use crate::mask::Mask;
@@ -6,34 +6,34 @@ use crate::names::{DriveUuid, FileId};
 use crate::record::Sequence;
 use std::fmt;
 
-/// A part of the contents that was lost: what had these keys, and numbers up to this one.
+/// A lost part of the contents: versions of these keys with numbers up to this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LostPart {
-    /// The first and the last key; `None` is any.
+    /// The first and the last key; `None` means any key.
     pub(crate) keys: Option<(Vec<u8>, Vec<u8>)>,
     pub(crate) max: Sequence,
 }
 
 impl LostPart {
-    /// Whether something newer than `sequence` may have been lost of `key`.
+    /// True if a version of `key` newer than `sequence` may have been lost.
     pub(crate) fn may_have(&self, key: &[u8], sequence: Sequence) -> bool {
         let is_in = |(first, last): &(Vec<u8>, Vec<u8>)| first.as_slice() <= key && key <= last.as_slice();
         sequence < self.max && self.keys.as_ref().is_none_or(is_in)
     }
 
-    /// Whether it is of no account any more, since `key` has the version `sequence`.
+    /// True if it no longer matters because `key` has the version `sequence`.
     pub(crate) fn is_answered_by(&self, key: &[u8], sequence: Sequence) -> bool {
         sequence >= self.max && self.keys.as_ref().is_some_and(|(first, last)| first == key && last == key)
     }
 
-    /// Whether one of `masks` hides all that it may have had.
+    /// True if one of `masks` hides all that it may have had.
     pub(crate) fn is_hidden(&self, masks: &[Mask]) -> bool {
         let hides = |(first, last): &(Vec<u8>, Vec<u8>)| masks.iter().any(|m| m.hides_all((first, last), self.max));
         self.keys.as_ref().is_some_and(hides)
     }
 }
 
-/// Something that was acknowledged and cannot be read any more.
+/// Something that was acknowledged and can no longer be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// One version of a key.
@@ -43,32 +43,32 @@ pub enum Loss {
         /// Its number.
         sequence: Sequence,
     },
-    /// A place in a log; the records in it are not known.
+    /// A place in a log with unknown records.
     Place {
         /// The log.
         file: FileId,
         /// Its drive.
         drive: DriveUuid,
-        /// Where, and how much.
+        /// Its position and length.
         rot: Rot,
     },
     /// A shelf.
     Shelf {
-        /// Which one.
+        /// The shelf.
         file: FileId,
         /// Its drive.
         drive: DriveUuid,
         /// Its first and last key, and the number of its records.
         keys: (Vec<u8>, Vec<u8>, u64),
     },
-    /// A file that cannot be read as what its name says. It is left where it is until another rotation has given back
-    /// what it held.
+    /// A file that cannot be read as the kind that its name gives. It stays until another rotation has restored its
+    /// content.
     File {
         /// Its name.
         name: String,
         /// Its drive.
         drive: DriveUuid,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 }

@@ -1,19 +1,19 @@
-//! The manifest: which files a pool consists of, kept apart from them, in the home of the intake.
+//! The manifest: the list of the files of a pool, stored apart from them, in the home of the intake.
 //!
 //! A directory does not show what is missing from it. The manifest names each log and each shelf, with its length and
-//! what it held, so that a file that is missing, emptied, cut short, older than it was or another's is noticed when the
-//! pool is opened, and the loss has bounds.
+//! the bounds of its content, so that a file that is missing, emptied, cut short, older than it was or replaced by
+//! another is noticed when the pool is opened, and the loss has bounds.
 //!
 //! **Invariants**
-//! - A file is named before anything that was acknowledged lies in it alone, and until its removal may begin.
-//! - A log counts as synced up to a length that is at most [`EXTENT_AGE`] behind while it grows, and exact once it is
-//!   left or the intake is closed. So much may be cut off its end unnoticed after a crash, and no more.
-//! - What changes together is one change of the manifest: a shelf that replaces files is named as they are given up.
-//!   Until then it is a draft, whatever its name.
+//! - A file is named before it is the only one with acknowledged records, and until its removal may begin.
+//! - The recorded synced length of a log is at most [`EXTENT_AGE`] old while the log grows, and exact once it is left
+//!   or the intake is closed. A crash followed by a cut may remove this much from its end unnoticed, and no more.
+//! - Changes that belong together are one change of the manifest: a shelf that replaces files is named as they are
+//!   given up. Until then it is a draft, under any name.
 //!
-//! **On the medium** are two slots with the same contents: a generation, and a checksum of all. A change is written to
-//! both, one after the other, each synced; what only moves lengths on is written to one of them, in turn. The valid
-//! slot of the higher generation counts. A slot that is damaged or torn costs nothing, therefore.
+//! **On the medium** are two slots with the same contents: a generation, and a checksum of everything. A change is
+//! written to both, one after the other, each synced; a change that only extends lengths is written to one of them, in
+//! turn. The valid slot with the higher generation counts, so a damaged or torn slot costs nothing.
 
 use crate::bytes::{Damage, Fields, crc32c, put_text};
 use crate::lost::LostPart;
@@ -26,7 +26,7 @@ use lineage::Generation;
 use std::io;
 use std::time::Duration;
 
-/// Lengths that are written down are at most so old, while a log grows.
+/// Maximum age of recorded lengths while a log grows.
 pub(crate) const EXTENT_AGE: Duration = Duration::from_millis(500);
 
 /// The format version that is written. Version 1, which is read as well, does not say what rotations had.
@@ -37,22 +37,22 @@ const MAGIC: [u8; 8] = *b"LARDMNFT";
 /// Bytes before the checksummed rest: magic, version, length.
 const FRONT_BYTES: usize = 8 + 4 + 4;
 
-/// Runs that are remembered. A file of none of them is not one of this manifest's.
+/// Number of runs that are remembered. A file of any other run does not belong to this manifest.
 const RUNS_MAX: usize = 256;
 
-/// A slot grows by so much, so that it seldom needs room.
+/// Bytes by which a slot grows, so that it seldom needs room.
 const SLOT_STEP: usize = 64 << 10;
 
-/// What a file is to the pool.
+/// The role of a file in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// What it holds may be nowhere else.
+    /// Its content may be nowhere else.
     Live,
-    /// A log that is a shelf already, for a caller who has not caught up.
+    /// A log that is already a shelf, retained for a caller that has not caught up.
     Retained,
-    /// Its drive was away, and its rotation has everything without it: it is dead, wherever it is.
+    /// Its drive was away, and its rotation is complete without it: the file is dead, wherever it is.
     Replaced,
-    /// It was missing, and what it held is known to be lost. It counts if it is there again.
+    /// It was missing, and its content is known to be lost. It counts if it exists again.
     Lost,
     /// Its removal may have begun.
     Dead,
@@ -70,7 +70,7 @@ pub(crate) enum FileKind {
 }
 
 impl FileKind {
-    /// The name of such a file.
+    /// The name of a file of this kind.
     pub(crate) fn name(self, file: FileId) -> Name {
         match self {
             Self::Log => Name::Log(file),
@@ -86,18 +86,18 @@ pub(crate) struct Entry {
     pub(crate) state: State,
     pub(crate) drive: DriveUuid,
     pub(crate) file: FileId,
-    /// Its length: of an open log as far as it is known to be synced.
+    /// Its length; for an open log, the length that is known to be synced.
     pub(crate) bytes: u64,
-    /// It grows no more.
+    /// True if it grows no more.
     pub(crate) sealed: bool,
-    /// The largest number in it, or that it hides.
+    /// The largest number in it, or hidden by it.
     pub(crate) last: Sequence,
-    /// The first and the last key of what may be lost with it; `None` is any.
+    /// The first and the last key of its possible losses; `None` means any key.
     pub(crate) keys: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Entry {
-    /// A log that is read and written, as far as it is durable.
+    /// A log that is read and written, with its durable length.
     pub(crate) fn of_log(table: &LogTable, sealed: bool) -> Self {
         let index = table.index.read();
         let ends = index.keys.first_key_value().zip(index.keys.last_key_value());
@@ -141,7 +141,7 @@ impl Entry {
         Self { bytes: old.bytes, last: self.last.max(old.last), keys: None, ..self }
     }
 
-    /// What is lost with it.
+    /// The part that is lost with it.
     pub(crate) fn lost_part(&self) -> LostPart {
         LostPart { keys: self.keys.clone(), max: self.last }
     }
@@ -173,14 +173,14 @@ impl Entry {
     }
 }
 
-/// What a manifest says of a file that is there.
+/// The standing of an existing file in a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It counts.
     Alive,
-    /// It counts no more. A log may be retained.
+    /// It no longer counts. A log may be retained.
     Dead,
-    /// It is not named: the last run made it, and it was not in use yet.
+    /// It is not named: the last run made it, and it was not yet in use.
     Draft,
     /// It is not named: an earlier run made it, and it is dead.
     Left,
@@ -192,11 +192,11 @@ pub(crate) enum Standing {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) pool: PoolUuid,
-    /// Counts changes.
+    /// Counts the changes.
     pub(crate) generation: Generation,
-    /// The nonces of the runs that made files, the last one last.
+    /// The nonces of the runs that made files, the latest last.
     pub(crate) runs: Vec<u64>,
-    /// Drives that were missing when the manifest was made, and the last number by then: their files are unknown.
+    /// Drives that were missing when the manifest was made, and the last number at that time: their files are unknown.
     pub(crate) unknown: Vec<(DriveUuid, Sequence)>,
     /// For each rotation the last change that it is known to have taken, with all before; none in version 1. Its files
     /// may not show that number: a change that forgets leaves no record in a shelf.
@@ -209,18 +209,18 @@ impl Manifest {
         self.files.iter().find(|entry| entry.file == file)
     }
 
-    /// `file` is not named any more.
+    /// Removes the entry of `file`.
     pub(crate) fn drop(&mut self, file: FileId) {
         self.files.retain(|entry| entry.file != file);
     }
 
-    /// Names `entry`, in the place of one for the same file.
+    /// Adds `entry`, in place of one for the same file.
     pub(crate) fn name(&mut self, entry: Entry) {
         self.drop(entry.file);
         self.files.push(entry);
     }
 
-    /// These logs have grown.
+    /// Updates the entries of these logs, which have grown.
     pub(crate) fn extend(&mut self, entries: Vec<Entry>) {
         for entry in entries {
             let old = self.files.iter_mut().find(|old| old.file == entry.file && old.state == State::Live);
@@ -230,7 +230,7 @@ impl Manifest {
         }
     }
 
-    /// These files are given up: logs for a caller who may need them, shelves for good.
+    /// Gives these files up: logs for a caller that may need them, shelves permanently.
     pub(crate) fn give_up(&mut self, files: &[FileId]) {
         for entry in self.files.iter_mut().filter(|entry| files.contains(&entry.file)) {
             entry.state = match (entry.kind, entry.state) {
@@ -240,12 +240,12 @@ impl Manifest {
         }
     }
 
-    /// These files may be removed from now on.
+    /// Allows the removal of these files from now on.
     pub(crate) fn bury(&mut self, files: &[FileId]) {
         self.files.iter_mut().filter(|entry| files.contains(&entry.file)).for_each(|entry| entry.state = State::Dead);
     }
 
-    /// The rotation of these `drives` has everything again; some of them are `there`.
+    /// Notes that the rotation of these `drives` is complete again; some of them are `there`.
     pub(crate) fn heal(&mut self, drives: &[DriveUuid], there: &[DriveUuid]) {
         self.files.retain(|entry| entry.state != State::Lost || !drives.contains(&entry.drive));
         let is_away = |entry: &Entry| drives.contains(&entry.drive) && !there.contains(&entry.drive);
@@ -254,19 +254,19 @@ impl Manifest {
         }
     }
 
-    /// A run begins, whose files have this nonce.
+    /// Starts a run, whose files have this nonce.
     pub(crate) fn begin_run(&mut self, nonce: u64) {
         let kept = self.runs.len().saturating_sub(RUNS_MAX - 1);
         self.runs.drain(..kept);
         self.runs.push(nonce);
     }
 
-    /// What it says of a file that is on `drive`.
+    /// The standing of a file that is on `drive`.
     pub(crate) fn standing(&self, drive: DriveUuid, file: FileId) -> Standing {
         if let Some(entry) = self.entry(file) {
             return match entry.state {
                 State::Live | State::Lost => Standing::Alive,
-                // What came since may not show there that a key is gone.
+                // Newer files may not show on that drive that a key is deleted.
                 State::Replaced | State::Retained | State::Dead => Standing::Dead,
             };
         }
@@ -279,7 +279,7 @@ impl Manifest {
         }
     }
 
-    /// The last number that any file had.
+    /// The last number in any file.
     pub(crate) fn last(&self) -> Sequence {
         self.files.iter().map(|entry| entry.last).max().unwrap_or_default()
     }
@@ -346,9 +346,9 @@ impl Manifest {
 /// The result of looking for a manifest.
 #[derive(Debug)]
 pub(crate) enum Persisted {
-    /// It is there.
+    /// It was found.
     Whole(Manifest),
-    /// There is none.
+    /// No slot exists.
     None,
     /// Both slots are damaged, or one is and the other is missing.
     Damaged(Damage),
@@ -360,14 +360,14 @@ pub(crate) struct Slots {
     home: Box<dyn Directory>,
     pool: PoolUuid,
     files: [Option<Box<dyn File>>; 2],
-    /// Which one a change of lengths goes to.
+    /// The slot for the next change of lengths.
     next: usize,
-    /// Nothing is written.
+    /// True if nothing is written.
     is_look: bool,
 }
 
 impl Slots {
-    /// Those of `pool` in `home`, and what they hold.
+    /// The slots of `pool` in `home`, and their content.
     pub(crate) fn open(home: Box<dyn Directory>, pool: PoolUuid, is_look: bool) -> io::Result<(Self, Persisted)> {
         let mut slots = Self { home, pool, files: [None, None], next: 0, is_look };
         let (mut newest, mut damage): (Option<Manifest>, _) = (None, None);
@@ -404,7 +404,7 @@ impl Slots {
         let found = match read {
             Ok(Ok(manifest)) if manifest.pool != self.pool => Err(Damage::Elsewhere),
             Ok(found) => found,
-            // A sector that cannot be read is what the other slot is for.
+            // The other slot exists for the case of an unreadable sector.
             Err(_) => Err(Damage::Short),
         };
         Ok(Some(found))
@@ -437,32 +437,32 @@ pub(crate) struct ManifestWriter {
 }
 
 impl ManifestWriter {
-    /// Keeps `manifest` in `slots` from now on.
+    /// Stores `manifest` in `slots` from now on.
     pub(crate) fn begin(slots: Slots, manifest: Manifest) -> io::Result<Self> {
         let mut keeper = Self { manifest, slots, is_uncertain: true };
         keeper.change(|_| ())?;
         Ok(keeper)
     }
 
-    /// What it says.
+    /// Its content.
     #[cfg(test)]
     pub(crate) fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// A change that is durable when this returns. After an error it is not made; as long as the manifest is
-    /// [uncertain](Self::is_uncertain), a crash may show it all the same.
+    /// Makes a change, which is durable when this returns. After an error it is not made; as long as the manifest is
+    /// [uncertain](Self::is_uncertain), a crash may nevertheless show it.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
         let before = self.manifest.clone();
         let mut changed = before.clone();
         change(&mut changed);
         self.write(changed, &[0, 1]).inspect_err(|_| {
-            // What it was is what it is to be again.
+            // Restores the former content.
             self.write(before, &[0, 1]).ok();
         })
     }
 
-    /// The same for lengths of open logs. One slot gets them, so the newest may be lost with it.
+    /// The same for lengths of open logs. Only one slot receives them, so the newest may be lost with it.
     pub(crate) fn extend(&mut self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
         let mut changed = self.manifest.clone();
         change(&mut changed);
@@ -473,13 +473,13 @@ impl ManifestWriter {
         self.write(changed, slots)
     }
 
-    /// Whether a change that failed may be in a slot.
+    /// True if a failed change may be in a slot.
     pub(crate) fn is_uncertain(&self) -> bool {
         self.is_uncertain
     }
 
     fn write(&mut self, mut changed: Manifest, slots: &[usize]) -> io::Result<()> {
-        // Never the number of a change that failed: a slot may have that.
+        // The number of a failed change is never used again: a slot may have it.
         self.manifest.generation = self.manifest.generation.next();
         changed.generation = self.manifest.generation;
         if !self.slots.is_look {

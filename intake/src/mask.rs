@@ -1,8 +1,8 @@
-//! Masks: what one operation forgot of a whole range of keys.
+//! Masks: a mask forgets a whole range of keys in one operation.
 //!
 //! A mask hides every version of the keys in its range whose number is at most `up_to`, so an object that was written
-//! since is not hidden. What is hidden is dropped when it is next rewritten, and a shelf that is hidden as a whole is
-//! removed without being read. The mask itself goes once nothing is left that it could hide.
+//! later is not hidden. Hidden versions are dropped when they are next rewritten, and a shelf that is hidden as a whole
+//! is removed without being read. The mask itself is removed once nothing is left that it could hide.
 
 use crate::bytes::{Damage, Fields, put_text};
 use crate::record::{Kind, Record, Sequence};
@@ -12,34 +12,34 @@ use crate::record::{Kind, Record, Sequence};
 pub struct Mask {
     /// The first key.
     pub from: Vec<u8>,
-    /// The end, which is not in the range; `None` is all keys from the first one on.
+    /// The end, which is not in the range; `None` means all keys from the first one on.
     pub to: Option<Vec<u8>>,
-    /// The last number that is hidden.
+    /// The last hidden number.
     pub up_to: Sequence,
 }
 
 impl Mask {
-    /// Whether it hides the version `sequence` of `key`.
+    /// True if it hides the version `sequence` of `key`.
     pub(crate) fn hides(&self, key: &[u8], sequence: Sequence) -> bool {
         sequence <= self.up_to && self.from.as_slice() <= key && self.to.as_deref().is_none_or(|to| key < to)
     }
 
-    /// Whether it may hide something among keys from `first` to `last`, both included, with numbers from `min` on.
+    /// True if it may hide a version of keys from `first` to `last`, both included, with a number from `min` on.
     pub(crate) fn may_hide(&self, (first, last): (&[u8], &[u8]), min: Sequence) -> bool {
         min <= self.up_to && self.from.as_slice() <= last && self.to.as_deref().is_none_or(|to| first < to)
     }
 
-    /// Whether it hides all keys from `first` to `last`, both included, with numbers up to `max`.
+    /// True if it hides all keys from `first` to `last`, both included, with numbers up to `max`.
     pub(crate) fn hides_all(&self, (first, last): (&[u8], &[u8]), max: Sequence) -> bool {
         self.hides(first, max) && self.hides(last, max)
     }
 
-    /// The mask in a record of kind [`Kind::Forget`]; `None` if it is none, or says nonsense.
+    /// The mask in a record of kind [`Kind::Forget`]; `None` if the record is of another kind or invalid.
     pub(crate) fn of(record: &Record<'_>) -> Option<Self> {
         if record.kind != Kind::Forget {
             return None;
         }
-        // Nothing that is written later is meant.
+        // Later versions are not included.
         let up_to = Sequence(u64::from_le_bytes(record.entry.try_into().ok()?)).min(record.sequence);
         let to = Some(record.value.to_vec()).filter(|to| !to.is_empty());
         Some(Self { from: record.key.to_vec(), to, up_to })

@@ -1,8 +1,8 @@
 //! The storage below: a directory of files for each drive of the pool, behind two small traits.
 //!
-//! Nothing above asks more of a drive than this, so that real files ([`files`]) and files in memory that can crash at
-//! any write ([`memory`]) are the same to it. What is assumed of both: a sync that succeeded lasts, of writes that were
-//! not synced any part may last, and a name lasts once its directory was synced.
+//! The code above requires nothing else from a drive, so real files ([`files`]) and files in memory that can crash at
+//! any write ([`memory`]) are the same to it. Assumed of both: the data of a successful sync lasts, any part of the
+//! writes that were not synced may last, and a name lasts once its directory was synced.
 
 pub mod files;
 pub mod memory;
@@ -14,64 +14,59 @@ use std::io;
 
 /// The files of one drive.
 pub trait Directory: Debug + Send + Sync + 'static {
-    /// Where it is, for people; empty if that has no name.
+    /// Its location, for people; empty if it has no name.
     fn place(&self) -> String {
         String::new()
     }
 
     /// The names of all files.
     ///
-    /// # Errors
-    /// Those of the drive.
+    /// # Errors The errors of the drive.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// A new, empty file.
     ///
     /// # Errors
-    /// Those of the drive, and [`io::ErrorKind::AlreadyExists`].
+    /// The errors of the drive, and [`io::ErrorKind::AlreadyExists`].
     fn create(&self, name: &str) -> io::Result<Box<dyn File>>;
 
     /// An existing file.
     ///
     /// # Errors
-    /// Those of the drive, and [`io::ErrorKind::NotFound`].
+    /// The errors of the drive, and [`io::ErrorKind::NotFound`].
     fn open(&self, name: &str) -> io::Result<Box<dyn File>>;
 
-    /// The same, which is only read.
+    /// An existing file that is only read.
     ///
-    /// # Errors
-    /// Those of [`Directory::open`].
+    /// # Errors As [`Directory::open`].
     fn open_to_read(&self, name: &str) -> io::Result<Box<dyn File>> {
         self.open(name)
     }
 
-    /// Gives a file another name; a file of that name is replaced.
+    /// Renames a file; a file with the new name is replaced.
     ///
-    /// # Errors
-    /// Those of the drive.
+    /// # Errors The errors of the drive.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes a file. Those who have it open read on.
+    /// Removes a file. Holders of an open handle can still read it.
     ///
-    /// # Errors
-    /// Those of the drive.
+    /// # Errors The errors of the drive.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Makes the names durable.
     ///
-    /// # Errors
-    /// Those of the drive.
+    /// # Errors The errors of the drive.
     fn sync(&self) -> io::Result<()>;
 
-    /// Whether anybody controls its power: one of whose nobody does never sleeps.
+    /// True if its power is controlled; otherwise it never sleeps.
     fn can_sleep(&self) -> bool {
         false
     }
 
-    /// Starts the drive, and returns once it can be used. May be asked of a drive that is awake.
+    /// Starts the drive, and returns once it can be used. The drive may already be awake.
     ///
     /// # Errors
-    /// Those of the drive: it is taken out of the rotation.
+    /// The errors of the drive, which is then taken out of the rotation.
     fn wake(&self) -> io::Result<()> {
         Ok(())
     }
@@ -79,7 +74,7 @@ pub trait Directory: Debug + Send + Sync + 'static {
     /// Stops the drive.
     ///
     /// # Errors
-    /// Those of the drive; they are logged.
+    /// The errors of the drive; they are logged.
     fn sleep(&self) -> io::Result<()> {
         Ok(())
     }
@@ -89,47 +84,45 @@ pub trait Directory: Debug + Send + Sync + 'static {
 pub trait File: Debug + Send + Sync + 'static {
     /// Its length in bytes.
     ///
-    /// # Errors
-    /// Those of the drive.
+    /// # Errors The errors of the drive.
     fn bytes(&self) -> io::Result<u64>;
 
     /// Fills `buffer` from `offset` on.
     ///
     /// # Errors
-    /// Those of the drive, and [`io::ErrorKind::UnexpectedEof`] if the file ends before.
+    /// The errors of the drive, and [`io::ErrorKind::UnexpectedEof`] if the file ends before.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Writes all of `bytes` from `offset` on.
     ///
     /// # Errors
-    /// Those of the drive; any part may have been written.
+    /// The errors of the drive; any part may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Cuts the file to `bytes`.
     ///
-    /// # Errors
-    /// Those of the drive.
+    /// # Errors The errors of the drive.
     fn truncate(&self, bytes: u64) -> io::Result<()>;
 
-    /// Makes all that was written durable.
+    /// Makes all written data durable.
     ///
     /// # Errors
-    /// Those of the drive. Then nothing is known of what was written, and a second sync proves nothing.
+    /// The errors of the drive. Then the state of the written data is unknown, and a second sync proves nothing.
     fn sync(&self) -> io::Result<()>;
 
-    /// What was synced is read from the drive from here on, and not from memory. A medium that cannot do so reads as
-    /// before: a verification then proves less.
+    /// Makes synced data be read from the drive from here on, and not from memory. On a medium without this function
+    /// reads stay the same, and a verification proves less.
     fn drop_cached(&self) {}
 }
 
 /// Bytes of a sector of a drive.
 pub(crate) const SECTOR_BYTES: u64 = 4096;
 
-/// If more sectors in a row cannot be read, the drive fails, and not its sectors.
+/// If more consecutive sectors than this cannot be read, the drive counts as failed instead of its sectors.
 const BAD_SECTORS_MAX: usize = 8;
 
-/// The same as [`File::read_at`], but a few sectors that cannot be read come as zeros, which no checksum matches: so
-/// they cost the records in them, like any other damage.
+/// As [`File::read_at`], but a few unreadable sectors are returned as zeros, which match no checksum: so they cost the
+/// records in them, like any other damage.
 pub(crate) fn read_past_bad_sectors(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     match file.read_at(buffer, offset) {
         Err(error) if is_bad_sector(&error) => {}
@@ -154,13 +147,13 @@ pub(crate) fn read_past_bad_sectors(file: &dyn File, buffer: &mut [u8], offset: 
     Ok(())
 }
 
-/// Whether this is an error of a place on the drive; ENODATA is the block layer's word for that.
+/// True for an error of one place on the drive; the block layer reports ENODATA for it.
 fn is_bad_sector(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO))
 }
 
-/// Whether the drive has no room, as opposed to being broken.
+/// True if the drive has no room, as opposed to being broken.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -171,7 +164,7 @@ mod tests {
     use super::memory::World;
     use super::*;
 
-    /// A file of so many sectors of ones. The `bad` ones cannot be read.
+    /// A file of this number of sectors of ones. The `bad` ones cannot be read.
     fn file(sectors: u64, bad: std::ops::Range<u64>) -> Box<dyn File> {
         let world = World::new(1);
         let file = world.directory(0).create("file").unwrap();

@@ -1,17 +1,18 @@
-//! What becomes of a shelf that turns out to be damaged.
+//! Repair of damaged shelves.
 //!
-//! 1. Whoever meets the damage makes the shelf suspect, and gets an error. If it is not too long, it is surveyed at
-//!    once ([`survey`]), and read again; else by the thread that merges. From then on it is read by what the survey
-//!    found, and what is lost is lost in the view: it is answered with an error, and never with an older version.
-//! 2. It is written anew as background work, like a merge of one shelf: with all that can be read, and with what was
-//!    lost, so that this is still known after a restart. Only then is the damaged one removed.
-//! 3. If it lost something, and the other rotation has everything, that one gives it back instead
+//! 1. A reader that finds damage marks the shelf as suspect, and gets an error. If the shelf is not too long, it is
+//!    surveyed at once ([`survey`]) and read again; otherwise the merging thread surveys it. From then on it is read
+//!    according to the survey, and its lost parts are lost in the view: reading them returns an error, and never an
+//!    older version.
+//! 2. It is rewritten as background work, like a merge of one shelf: with all readable records, and with its lost
+//!    parts, so that these are still known after a restart. Only then is the damaged shelf removed.
+//! 3. If it lost something, and the other rotation has everything, that rotation restores it instead
 //!    ([`crate::healing`]), and nothing is lost.
 //!
-//! A shelf with records out of their order stays as it is instead: a survey leaves out what does not follow, and that
-//! may be most of it.
+//! A shelf with records out of order stays as it is: a survey leaves out records that do not follow, and that may be
+//! most of them.
 //!
-//! A pool that is only looked at is surveyed, and nothing is written.
+//! A pool that is opened read-only is surveyed, and nothing is written.
 
 use crate::lost::LostPart;
 use crate::record::Sequence;
@@ -21,25 +22,25 @@ use crate::shelf::read::Shelf;
 use crate::view::View;
 use std::sync::Arc;
 
-/// Bytes of a shelf that a reader waits for to be surveyed.
+/// Maximum bytes of a shelf for which a reader waits for the survey.
 const AT_ONCE_BYTES: u64 = 256 << 20;
 
-/// Surveys what a reader met that is damaged; `false` if there is nothing that is read otherwise since.
+/// Surveys shelves in which a reader found damage; `false` if none of them is read differently since.
 pub(crate) fn survey_at_once(shared: &Shared) -> bool {
     let surveyed: Vec<bool> =
         shared.cycles.iter().map(|cycle| survey(shared, cycle, Access::Direct, AT_ONCE_BYTES)).collect();
     surveyed.contains(&true)
 }
 
-/// Surveys the shelves of `cycle` that are suspect, if they are no longer than this; `false` if there are none.
+/// Surveys the suspect shelves of `cycle` that are no longer than this; `false` if it has none.
 pub(crate) fn survey(shared: &Shared, cycle: &CycleShared, access: Access, bytes_max: u64) -> bool {
     if !suspects(cycle).any(|shelf| shelf.bytes <= bytes_max) {
         return false;
     }
-    // Background work waits for its turn at the drive, and no reader waits for that. A shelf that is surveyed twice
-    // is replaced once.
+    // Background work waits for its turn at the drive, and no reader waits for that. A shelf that is surveyed twice is
+    // replaced once.
     let _one_at_a_time = (access == Access::Direct).then(|| cycle.surveying.lock());
-    // Somebody else may have done it.
+    // Another thread may have done it.
     let suspects: Vec<_> = suspects(cycle).filter(|shelf| shelf.bytes <= bytes_max).collect();
     for shelf in &suspects {
         match shelf.surveyed(access) {
@@ -53,14 +54,14 @@ pub(crate) fn survey(shared: &Shared, cycle: &CycleShared, access: Access, bytes
     true
 }
 
-/// The shelves that are suspect, and can be surveyed.
+/// The suspect shelves that can be surveyed.
 pub(crate) fn suspects(cycle: &CycleShared) -> impl Iterator<Item = Arc<Shelf>> {
     let (view, damaged) = (cycle.view(), cycle.damaged.lock().clone());
     let suspects: Vec<_> = view.shelves.iter().filter(|shelf| shelf.is_suspect()).cloned().collect();
     suspects.into_iter().filter(move |shelf| !damaged.contains(&shelf.file) && !shelf.drive.is_lost())
 }
 
-/// From now on readers read `shelf` as it was `surveyed`.
+/// Makes readers use the `surveyed` form of `shelf` from now on.
 fn replace(shared: &Shared, cycle: &CycleShared, shelf: &Arc<Shelf>, surveyed: Shelf) {
     let (losses, mut is_there) = (surveyed.losses(), false);
     if surveyed.is_disordered() {
@@ -76,7 +77,7 @@ fn replace(shared: &Shared, cycle: &CycleShared, shelf: &Arc<Shelf>, surveyed: S
     }
 }
 
-/// Notes what shelves that were opened have lost. `last` is the last number that was ever given.
+/// Records the losses of opened shelves. `last` is the last number that was ever given.
 pub(crate) fn note_opened(shared: &Shared, last: Sequence) {
     let has_others = shared.cycles.len() > 1;
     for cycle in &shared.cycles {
@@ -85,7 +86,7 @@ pub(crate) fn note_opened(shared: &Shared, last: Sequence) {
             let mut view = view.clone();
             let shelves = view.shelves.clone();
             view.note_losses(shelves.iter());
-            // What it forgot is known to the other rotation, and to nobody else.
+            // Only the other rotation knows what it forgot.
             if has_others && shelves.iter().any(|shelf| shelf.is_blind()) {
                 view = view.without([LostPart { keys: None, max: last }]);
             }
@@ -101,13 +102,13 @@ pub(crate) fn note_opened(shared: &Shared, last: Sequence) {
     }
 }
 
-/// Whether what `shelf` has is to be given back by another rotation.
+/// True if another rotation must restore the content of `shelf`.
 pub(crate) fn is_lossy(shelf: &Shelf) -> bool {
     shelf.is_blind() || !shelf.lost().is_empty()
 }
 
-/// The shelves of `cycle` that are to be written anew for they are damaged, unless another rotation gives back what
-/// they held.
+/// The shelves of `cycle` that must be rewritten because they are damaged, unless another rotation restores their
+/// content.
 pub(crate) fn worn(shared: &Shared, cycle: &CycleShared, view: &View) -> Vec<Arc<Shelf>> {
     let (is_elsewhere, damaged) = (shared.is_elsewhere(cycle), cycle.damaged.lock().clone());
     let is_worn = |shelf: &&Arc<Shelf>| {

@@ -1,16 +1,16 @@
-//! Merging shelves, and removing those in which nothing is left: background work, which uses a drive only while it has
-//! no stage of the rotation.
+//! Merging shelves, and removing empty ones: background work, which uses a drive only while the drive has no stage of
+//! the rotation.
 //!
-//! 1. `engine::merge` chooses shelves. Cursors go through them in key order.
-//! 2. Of each key the newest version is written to a new shelf, unless it is masked. That a key is gone is written as
-//!    long as an older version may lie elsewhere, be it on a drive that is missing; masks stay as long.
+//! 1. `engine::merge` chooses shelves. Cursors read them in key order.
+//! 2. The newest version of each key is written to a new shelf, unless it is masked. A deletion is written as long as
+//!    an older version may be elsewhere, perhaps on a missing drive; masks stay as long.
 //! 3. The new shelf is published like that of a log ([`crate::transform`]), and its sources are removed.
 //!
 //! A rotation that lost something is healed first ([`crate::healing`]), if the other one has everything.
 //!
-//! A shelf that turns out to be damaged is surveyed ([`crate::mending`]). What it lost is given back by the other
-//! rotation, or goes with it into the shelf that it is merged into. As long as nobody knows how old that was, that keys
-//! are gone is not dropped.
+//! A damaged shelf is surveyed when the damage is found ([`crate::mending`]). Its losses are restored by the other
+//! rotation, or go with it into the shelf that it is merged into. As long as the age of a loss is unknown, deletions
+//! are not dropped.
 
 use crate::drive::Drive;
 use crate::error::ReadError;
@@ -29,13 +29,13 @@ use crate::view::View;
 use engine::merge::{Choice, MergePolicy, ShelfFacts, TargetFacts, choose, target};
 use std::sync::Arc;
 
-/// A drive, and whether it takes writes.
+/// A drive, and true if it takes writes.
 pub(crate) type Target = (Arc<Drive>, bool);
 
-/// How often a run begins again since a merge has met damage.
+/// Maximum number of times that a run starts over because a merge found damage.
 const ROUNDS: usize = 4;
 
-/// Mends, heals, merges and removes until nothing is left to do.
+/// Repairs, heals, merges and removes until nothing is left to do.
 pub(crate) fn run(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
     for _ in 0..ROUNDS {
         survey(shared, cycle, Access::Background, u64::MAX);
@@ -48,7 +48,7 @@ pub(crate) fn run(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
     }
 }
 
-/// Writes anew what is damaged.
+/// Rewrites damaged shelves.
 fn mend(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
     let view = cycle.view();
     for shelf in worn(shared, cycle, &view) {
@@ -71,7 +71,7 @@ fn heal_if_needed(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
     }
 }
 
-/// Does one thing; `false` if there was none, or it failed.
+/// Executes one step; `false` if nothing was left to do, or it failed.
 fn step(shared: &Shared, cycle: &CycleShared, drives: &[Target]) -> bool {
     let view = cycle.view();
     let damaged = cycle.damaged.lock().clone();
@@ -103,7 +103,7 @@ fn step(shared: &Shared, cycle: &CycleShared, drives: &[Target]) -> bool {
     }
 }
 
-/// What the choice needs to know of a shelf.
+/// The facts about a shelf that the choice needs.
 fn facts(shared: &Shared, cycle: &CycleShared, view: &View, shelf: &Arc<Shelf>) -> Result<ShelfFacts, ReadError> {
     let masks = view.all_masks();
     let (_, max) = shelf.sequences();
@@ -112,7 +112,7 @@ fn facts(shared: &Shared, cycle: &CycleShared, view: &View, shelf: &Arc<Shelf>) 
     if is_hidden && shelf.records() > 0 {
         forgotten_bytes = shelf.bytes;
     } else if let Some(keys) = shelf.keys() {
-        // Where newer versions may be among them, nobody knows how much is hidden.
+        // If newer versions may be among them, the hidden amount is unknown.
         for mask in masks.iter().filter(|mask| mask.up_to >= max && mask.may_hide(keys, max)) {
             forgotten_bytes += shelf.bytes_in(mask)?;
         }
@@ -158,7 +158,7 @@ fn merge(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], to: &Arc<D
         Finished { shared, drive: to, identity, access }.publish(|| Ok(()), |manifest| manifest.give_up(&files))
     };
     let shelf = write().inspect_err(|_| discard(to, identity.file))?;
-    // A shelf on a drive that is lost before it is removed is not to come back.
+    // A source on a drive that is lost before the removal must not come back.
     cycle.undeleted.lock().extend(&files);
     cycle.change(|view| view.replaced(&files, Some(shelf)));
     for shelf in inputs {
@@ -167,7 +167,7 @@ fn merge(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], to: &Arc<D
     Ok(())
 }
 
-/// Where the newest version of the least key is.
+/// The cursor with the newest version of the least key.
 fn newest(cursors: &[Cursor]) -> Result<Option<usize>, ReadError> {
     let mut best: Option<(usize, &[u8], Sequence)> = None;
     for (at, cursor) in cursors.iter().enumerate() {
@@ -181,7 +181,7 @@ fn newest(cursors: &[Cursor]) -> Result<Option<usize>, ReadError> {
     Ok(best.map(|(at, ..)| at))
 }
 
-/// Adds what is left of the key at cursor `newest`, and leaves the key with all cursors.
+/// Adds the remaining version of the key at cursor `newest`, and moves all cursors past the key.
 fn add_newest(
     builder: &mut ShelfBuilder<'_>,
     cursors: &mut [Cursor],
@@ -204,10 +204,10 @@ fn add_newest(
     Ok(())
 }
 
-/// What lies outside of a merge, as far as it matters for what may be dropped.
+/// The records outside of a merge, as far as they decide what may be dropped.
 struct Rest {
-    /// A drive is missing that may hold anything, or nobody knows how old what was lost was, and it may be there again;
-    /// or the other rotation will need what happened without it.
+    /// A missing drive may hold anything; or something of unknown age was lost, and may exist again; or the other
+    /// rotation will need changes that it did not take.
     missing: bool,
     /// The smallest number outside.
     min: Option<Sequence>,
@@ -229,12 +229,12 @@ impl Rest {
         Self { missing: shared.cycles.iter().any(may_need), min, max }
     }
 
-    /// Whether there may be versions outside that are older than some inside.
+    /// True if there may be versions outside that are older than some inside.
     fn may_have_older(&self) -> bool {
         self.missing || self.min.is_some_and(|min| min < self.max)
     }
 
-    /// Whether there may be something outside that `mask` hides.
+    /// True if `mask` may hide something outside.
     fn may_need(&self, mask: &Mask) -> bool {
         self.missing || self.min.is_some_and(|min| min <= mask.up_to)
     }

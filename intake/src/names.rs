@@ -1,8 +1,8 @@
 //! The identities of pools, drives and files, and the names of files.
 //!
-//! A file's id is used once: a nonce drawn when the intake was opened, and a count. So a list of files that were
-//! superseded never matches a later file, and a drive that comes back after years brings no file that looks like
-//! another. Nothing is removed by its name alone: each file carries its id inside as well.
+//! A file's id is used once: a nonce drawn when the intake was opened, and a count. So a list of superseded files never
+//! matches a later file, and a drive that comes back after years has no file that looks like another. Nothing is
+//! removed only because of its name: each file also has its id inside.
 
 use crate::bytes::{Damage, Fields};
 use std::fmt;
@@ -31,7 +31,8 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// What each record says of the file that it was written to, so that one that strayed is recognised.
+    /// The stamp in each record, which identifies the file that it was written to, so that a strayed record is
+    /// recognised.
     pub(crate) fn stamp(self) -> u64 {
         self.nonce ^ self.count.rotate_left(32)
     }
@@ -52,7 +53,7 @@ impl fmt::Display for FileId {
     }
 }
 
-/// The identity of a file, as its first block has it.
+/// The identity of a file, as stored in its first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) pool: PoolUuid,
@@ -82,12 +83,12 @@ pub(crate) enum Name {
     Log(FileId),
     /// A shelf.
     Shelf(FileId),
-    /// A shelf that was not complete.
+    /// An unfinished shelf.
     Unfinished(FileId),
 }
 
 impl Name {
-    /// The kind and id that `name` stands for; `None` if it is none of ours.
+    /// The kind and id in `name`; `None` if it does not belong to an intake.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let (stem, ending) = name.rsplit_once('.')?;
         let (nonce, count) = stem.split_once('-')?;

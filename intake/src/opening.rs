@@ -1,13 +1,13 @@
-//! Opening a pool: what its drives hold, after whatever happened to them.
+//! Opening a pool: reads what its drives hold, after any failure.
 //!
-//! 1. Labels say which drives belong together, and which are missing.
-//! 2. Shelves that have their name are opened; what has not got its name yet is removed.
-//! 3. Every shelf says which files are dead because it is whole. Dead shelves are removed; dead logs as soon as the
+//! 1. Labels show which drives belong together, and which are missing.
+//! 2. Shelves with their final name are opened; unfinished ones are removed.
+//! 3. Every shelf lists the files that are dead because it is whole. Dead shelves are removed; dead logs as soon as the
 //!    caller knows their changes.
-//! 4. Logs are read, torn tails cut, rot reported. Their indexes are what readers use until they are shelves.
+//! 4. Logs are read, torn tails cut, rot reported. Readers use their indexes until they are shelves.
 //!
 //! Memory and time are bounded by the logs (one image at a time, and all indexes) and by the number of shelves, not by
-//! what lies in shelves.
+//! the content of the shelves.
 
 use crate::audit::{self, Findings, Lack, may_have_records};
 use crate::bytes::Damage;
@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A log as its header has it.
+/// A log as described by its header.
 struct FoundLog {
     drive: Arc<Drive>,
     medium: Box<dyn File>,
@@ -41,16 +41,16 @@ struct FoundLog {
     file: FileId,
 }
 
-/// What the drives of one rotation hold.
+/// The content of the drives of one rotation.
 #[derive(Default)]
 struct Found {
     logs: Vec<FoundLog>,
     shelves: Vec<Arc<Shelf>>,
-    /// Wholly unreadable files with the name of a shelf, and why.
+    /// Wholly unreadable files with the name of a shelf, and the damage.
     unreadable: Vec<(Unreadable, Damage)>,
     /// Files with the name of a log and the header of another.
     misnamed: Vec<(Arc<Drive>, FileId)>,
-    /// A file cannot be read.
+    /// True if a file cannot be read.
     lost_file: bool,
     losses: Vec<Loss>,
 }
@@ -58,18 +58,18 @@ struct Found {
 /// The drives and the contents of one rotation.
 #[derive(Default)]
 pub(crate) struct OpenedCycle {
-    /// By position; `None` is missing.
+    /// By position; `None` for a missing drive.
     pub(crate) drives: Vec<Option<Arc<Drive>>>,
     /// Oldest first.
     pub(crate) logs: Vec<Arc<LogTable>>,
-    /// Logs that are shelves already.
+    /// Logs that are already shelves.
     pub(crate) dead: Vec<Arc<LogTable>>,
     /// The log that was on duty last.
     pub(crate) previous: Option<Previous>,
     /// Bytes of torn tails.
     pub(crate) torn: u64,
     pub(crate) missing: Vec<DriveUuid>,
-    /// A file cannot be read, so nobody knows what it held.
+    /// True if a file cannot be read, so its content is unknown.
     lost_file: bool,
     pub(crate) findings: Findings,
     /// Dead shelves that are wholly unreadable.
@@ -110,7 +110,7 @@ pub(crate) fn open(
         let missing = drives.iter().filter(|(_, drive)| drive.is_none()).map(|(uuid, _)| *uuid).collect();
         opened.push(OpenedCycle { missing, ..open_cycle(&shared, number, drives, manifest.as_ref())? });
     }
-    // Whatever there was until now may have been on a drive that is not there.
+    // Everything until now may have been on a missing drive.
     let max = Sequence(shared.last.load(Ordering::Relaxed));
     for (cycle, opened) in shared.cycles.iter().zip(&opened) {
         if opened.lost_file || cycle.view().missing {
@@ -135,15 +135,15 @@ pub(crate) fn open(
     for (cycle, opened) in shared.cycles.iter().zip(&mut opened) {
         opened.clear_away(cycle);
     }
-    // Only now it is known what each rotation has.
+    // Only now is it known what each rotation has.
     for (cycle, opened) in shared.cycles.iter().zip(&mut opened) {
         opened.findings.losses.drain(..).for_each(|loss| shared.lose_unless_elsewhere(cycle, loss));
     }
     Ok((shared, opened))
 }
 
-/// A rotation lacks what was given after its last number. What the other one has lost of that, nobody can give it: then
-/// it is lost to both. Whether that is so of each rotation.
+/// Records changes after a rotation's last number that the other rotation has lost: no rotation can restore them, so
+/// they are lost to both. For each rotation, true if this applies.
 fn note_what_others_lost(shared: &Shared) -> Vec<bool> {
     let views: Vec<_> = shared.cycles.iter().map(CycleShared::view).collect();
     let mut lags = Vec::new();
@@ -188,12 +188,12 @@ fn open_cycle(
     cycle.undeleted.lock().extend(&dead);
     let kept = opened.give_up(cycle, found.unreadable, &dead, manifest);
     opened.look_at_misnamed(found.misnamed, &dead, manifest);
-    // What a mask hides was given out, too, and what is lost, though the records are gone: a number below it is never
-    // given again.
+    // Numbers that a mask hides, and those of losses, were also given out, though the records are gone: a lower number
+    // is never given again.
     let last = shelves.iter().map(|shelf| shelf.last()).max().unwrap_or_default();
     read_logs(shared, found.logs, &dead, manifest, &mut opened);
     if !missing {
-        // What is dead and not there is gone for good.
+        // Dead files that do not exist are permanently gone.
         let there: BTreeSet<FileId> = opened.dead.iter().map(|table| table.file).chain(kept).collect();
         cycle.undeleted.lock().retain(|file| there.contains(file));
     }
@@ -215,7 +215,7 @@ fn open_cycle(
 }
 
 impl OpenedCycle {
-    /// The shelves that count, and the files that are dead. Takes note of absent files.
+    /// The shelves that count, and the dead files. Also records absent files.
     fn sort_out(
         &mut self,
         cycle: &CycleShared,
@@ -240,7 +240,7 @@ impl OpenedCycle {
                 }
             }
         }
-        // Where something is absent, who knows what the others have.
+        // If a needed file is absent, its records may be in drafts.
         if absent.iter().all(|entry| entry.state == State::Retained) {
             self.findings.gone.append(&mut drafts);
         } else {
@@ -264,7 +264,7 @@ impl OpenedCycle {
         (shelves, dead)
     }
 
-    /// Takes note of the shelves that cannot be read. What is dead and is kept is the answer.
+    /// Records the unreadable shelves. Returns the dead ones that stay.
     fn give_up(
         &mut self,
         cycle: &CycleShared,
@@ -295,7 +295,7 @@ impl OpenedCycle {
         kept
     }
 
-    /// Files with the name of a log and the header of another: room that a dead log left, or lost.
+    /// Handles files with the name of a log and the header of another: the room of a dead log, or a loss.
     fn look_at_misnamed(
         &mut self,
         misnamed: Vec<(Arc<Drive>, FileId)>,
@@ -314,7 +314,7 @@ impl OpenedCycle {
         }
     }
 
-    /// Removes what does not count.
+    /// Removes the files that do not count.
     fn clear_away(&mut self, cycle: &CycleShared) {
         for shelf in self.findings.gone.drain(..) {
             remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
@@ -324,7 +324,7 @@ impl OpenedCycle {
         }
     }
 
-    /// Takes note of an unreadable file. `entry` is its entry in the manifest.
+    /// Records an unreadable file. `entry` is its entry in the manifest.
     fn lose(&mut self, drive: &Drive, name: String, problem: String, entry: Option<&Entry>) {
         match entry {
             Some(entry) => {
@@ -353,7 +353,7 @@ fn look(shared: &Shared, drive: &Arc<Drive>, found: &mut Found) -> Result<(), Re
         let problem = match Name::parse(&name) {
             None => continue,
             Some(Name::Unfinished(_)) => {
-                // It has never been more than this drive's own draft.
+                // It was never more than this drive's own draft.
                 drive.directory.remove(&name)?;
                 continue;
             }
@@ -390,7 +390,7 @@ fn look(shared: &Shared, drive: &Arc<Drive>, found: &mut Found) -> Result<(), Re
     Ok(())
 }
 
-/// A log, or why it is none of ours.
+/// A log, or the reason why the file is not a log of this drive.
 fn found_log(drive: &Arc<Drive>, name: &str, identity: Identity) -> Result<Result<FoundLog, Damage>, ReadError> {
     let medium = drive.directory.open(name)?;
     let mut bytes = vec![0; medium.bytes()?.min(RECORDS_OFFSET) as usize];
@@ -403,7 +403,7 @@ fn found_log(drive: &Arc<Drive>, name: &str, identity: Identity) -> Result<Resul
     Ok(Ok(FoundLog { drive: Arc::clone(drive), medium, header, file: identity.file }))
 }
 
-/// Whether a file with the name of a log is room that a dead log left, in which none has been begun.
+/// True if a file with the name of a log is the room of a dead log, in which no log was started.
 fn is_room(drive: &Drive, name: &str, dead: &BTreeSet<FileId>) -> Result<bool, ReadError> {
     let medium = drive.directory.open_to_read(name)?;
     let mut bytes = vec![0; medium.bytes()?.min(RECORDS_OFFSET + HEAD_BYTES as u64) as usize];
@@ -411,8 +411,8 @@ fn is_room(drive: &Drive, name: &str, dead: &BTreeSet<FileId>) -> Result<bool, R
     Ok(log::is_room(&bytes, dead.iter().copied()))
 }
 
-/// Whether a log without a header, of which no later one says how long it was, never had a record: those come only
-/// after the header is durable. Or its header was torn while it overwrote that of a dead log.
+/// True if a log without a header, whose length is in no later log, never had a record: records come only after the
+/// header is durable. Its header may also have been torn while it overwrote that of a dead log.
 fn was_never_begun(log: &FoundLog, name: &str, dead: &BTreeSet<FileId>) -> bool {
     let is_empty = log.medium.bytes().is_ok_and(|bytes| bytes <= RECORDS_OFFSET);
     is_empty || is_room(&log.drive, name, dead).unwrap_or(false)
@@ -451,13 +451,13 @@ fn read_logs(
         match read_log(&log, known) {
             Ok((table, torn, rot)) => {
                 opened.torn += torn;
-                // Where the value alone is lost, the shelf has it, and the change counts.
+                // If only the value is lost, the shelf has it, and the change counts.
                 let is_cut = rot.iter().any(|rot| rot.record.is_none());
                 if let Some(entry) = entry.filter(|entry| entry.state == State::Retained && is_cut) {
                     let what = format!("a part of {name} (damaged in {})", log.drive.directory.place());
                     opened.findings.unshown.push(Lack { what, last: entry.last });
                 }
-                // What a shelf has of it was read when it was whole.
+                // The records of a dead log are in a shelf, which was made when the log was whole.
                 for rot in rot.into_iter().filter(|_| !is_dead) {
                     let given = entry.map_or(given, |entry| entry.last);
                     if shared.config.needs_all && rot.record.is_none() {
@@ -474,13 +474,13 @@ fn read_logs(
                 let tables = if is_dead { &mut opened.dead } else { &mut opened.logs };
                 tables.push(Arc::new(table));
             }
-            // Whatever it holds is in shelves; but it cannot be shown to a caller who may need it.
+            // Its content is in shelves; but it cannot be shown to a caller that may need it.
             Err(error) if is_dead => {
                 let what = format!("{name} (in {}: {error})", log.drive.directory.place());
                 let retained = entry.filter(|entry| entry.state == State::Retained);
                 opened.findings.unshown.extend(retained.map(|entry| Lack { what, last: entry.last }));
             }
-            // It stays named, so that it counts once it can be read.
+            // It stays named, so it counts once it can be read.
             Err(error) => {
                 opened.lose(&log.drive, name, error.to_string(), entry);
                 opened.findings.absent.extend(entry.cloned());
@@ -489,14 +489,14 @@ fn read_logs(
     }
 }
 
-/// The length of a log, as a later one has it, and its entry in the manifest.
+/// The known length of a log, from a later log and from its entry in the manifest.
 fn known(sealed: Option<u64>, entry: Option<&Entry>) -> Known {
     let synced = entry.map_or(0, |entry| entry.bytes);
     let sealed = sealed.max(entry.filter(|entry| entry.sealed).map(|entry| entry.bytes));
     Known { sealed, synced }
 }
 
-/// What rot took, of which the number is at most `given` or one of its log, unless it is known.
+/// The part that rot destroyed. If its number is unknown, it is at most `given` or the last one in its log.
 fn lost_part(table: &LogTable, rot: &Rot, given: Sequence) -> LostPart {
     match &rot.record {
         Some((key, sequence)) => LostPart { keys: Some((key.clone(), key.clone())), max: *sequence },

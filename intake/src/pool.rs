@@ -1,11 +1,11 @@
-//! The pool: which drives belong together, by a label on each.
+//! The pool: a label on each drive shows which drives belong together.
 //!
-//! Every label lists all members in their order, so that a drive that is missing is known to be. A drive without a
-//! label joins the pool: the list grows, and gets the next version. The highest version counts. A drive that is missing
-//! stays a member; until it is back, nothing is dropped that what it holds might need to be hidden.
+//! Every label lists all members in their order, so a missing drive is known to be missing. A drive without a label
+//! joins the pool: the list grows, and gets the next version. The highest version counts. A missing drive stays a
+//! member; until it is back, nothing is dropped that may be needed to hide parts of its content.
 //!
-//! A label says whether the pool has a manifest ([`crate::manifest`]), by its format version: one that is missing
-//! afterwards is known to be. Software that knows of no manifest refuses such a label.
+//! The format version of a label shows whether the pool has a manifest ([`crate::manifest`]), so a manifest that is
+//! missing later is known to be missing. Software without manifests refuses a label of this version.
 
 use crate::bytes::{BLOCK_BYTES, Damage, block, open_block_of};
 use crate::config::{COPIES_FROM_DRIVES, DRIVES_MAX};
@@ -17,27 +17,27 @@ use engine::shift::rotations;
 use std::io;
 use std::sync::Arc;
 
-/// The format version of labels of a pool that has a manifest.
+/// The format version of labels of a pool with a manifest.
 const VERSION: u32 = 2;
 
-/// The version of labels before there is a manifest. All else is the same.
+/// The format version of labels before a manifest exists. All other fields are the same.
 const BEFORE_MANIFEST: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"LARDPOOL";
 
 /// The name of the file with a drive's label.
 pub const LABEL: &str = "intake.pool";
-/// The same while it is written.
+/// The name of the label file while it is written.
 const NEW_LABEL: &str = "intake.pool-new";
 
-/// The version of labels of a pool that is being made. Nothing was ever stored in it.
+/// The version of labels of a pool that is being created. Nothing was ever stored in it.
 const MAKING: u64 = 0;
 
 /// A member of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) uuid: DriveUuid,
-    /// The rotation that it is part of.
+    /// The number of its rotation.
     pub(crate) cycle: u8,
 }
 
@@ -120,21 +120,21 @@ fn write(directory: &dyn Directory, label: &Label) -> io::Result<()> {
 pub(crate) struct Pool {
     pub(crate) uuid: PoolUuid,
     pub(crate) members: Vec<Member>,
-    /// Which member each directory is.
+    /// The member that each directory is.
     pub(crate) drives: Vec<DriveUuid>,
-    /// Directories whose labels could not be written: they take no writes.
+    /// Directories whose labels could not be written; they take no writes.
     pub(crate) unwritable: Vec<usize>,
     /// The newest label.
     label: Label,
 }
 
 impl Pool {
-    /// Whether a label says that there is a manifest.
+    /// True if a label shows that a manifest exists.
     pub(crate) fn has_manifest(&self) -> bool {
         self.label.has_manifest
     }
 
-    /// Says so from now on, once there is one, on the drives that are `there`.
+    /// Marks the labels of the drives that are `there` as those of a pool with a manifest, once it exists.
     pub(crate) fn note_manifest<'a>(&self, there: impl Iterator<Item = &'a Arc<Drive>>) {
         if self.label.has_manifest {
             return;
@@ -148,7 +148,7 @@ impl Pool {
     }
 }
 
-/// Reads the labels of `directories`, and writes those that are missing or old.
+/// Reads the labels of `directories`, and writes the missing and old ones.
 pub(crate) fn open(directories: &[Box<dyn Directory>], entropy: u128) -> Result<Pool, OpenError> {
     if directories.is_empty() || directories.len() > DRIVES_MAX {
         return Err(OpenError::Drives { drives: directories.len(), limit: DRIVES_MAX });
@@ -158,7 +158,7 @@ pub(crate) fn open(directories: &[Box<dyn Directory>], entropy: u128) -> Result<
         labels.push(read(directory.as_ref()).map_err(|error| OpenError::Drive { drive, error })?);
     }
     if labels.iter().flatten().all(|label| label.version == MAKING) {
-        // Labels of a pool whose making was cut short twice may be of two pools. Nothing is stored in either.
+        // Labels of a pool whose creation was interrupted twice may be of two pools. Nothing is stored in either.
         labels = make(directories, entropy)?;
     }
     check(&labels)?;
@@ -196,7 +196,7 @@ fn uuid_of(entropy: u128, drive: usize) -> DriveUuid {
     DriveUuid(entropy.wrapping_add((drive as u128 + 1) << 64))
 }
 
-/// Makes a pool. Until all drives have a label, each says that it is being made, and nothing is stored.
+/// Creates a pool. Until all drives have a label, each label marks it as being created, and nothing is stored.
 fn make(directories: &[Box<dyn Directory>], entropy: u128) -> Result<Vec<Option<Label>>, OpenError> {
     let shares = rotations(directories.len() as u32);
     assert!((shares.len() > 1) == (directories.len() >= COPIES_FROM_DRIVES), "copies are as they are documented");
@@ -215,7 +215,7 @@ fn make(directories: &[Box<dyn Directory>], entropy: u128) -> Result<Vec<Option<
     Ok(labels)
 }
 
-/// Adds a drive to the smaller rotation. Its own label is the first to say so: a drive that is listed has a label.
+/// Adds a drive to the smaller rotation. Its own label is the first to list it, so a listed drive has a label.
 fn join(directory: &dyn Directory, newest: &mut Label, uuid: DriveUuid) -> io::Result<DriveUuid> {
     let size = |cycle| newest.members.iter().filter(|member| member.cycle == cycle).count();
     let cycle = u8::from(size(1) > 0 && size(1) < size(0));
@@ -225,7 +225,7 @@ fn join(directory: &dyn Directory, newest: &mut Label, uuid: DriveUuid) -> io::R
     Ok(uuid)
 }
 
-/// All labels are of one pool, and no drive is there twice.
+/// Checks that all labels are of one pool, and that no drive appears twice.
 fn check(labels: &[Option<Label>]) -> Result<(), OpenError> {
     for (drive, label) in labels.iter().enumerate() {
         let Some(label) = label else { continue };

@@ -1,7 +1,7 @@
-//! The queue in front of the writer: changes that wait, bounded in bytes, and messages from everybody else.
+//! The queue in front of the writer: waiting changes, bounded in bytes, and messages from all other threads.
 //!
-//! Admission slows before it stops. From half of the bound on, [`Queue::pace`] says how long a caller should wait
-//! before it adds more, up to [`PACE_MAX`]; at the bound there is no more room.
+//! Admission slows before it stops. From half of the bound on, [`Queue::pace`] returns the time that a caller should
+//! wait before it adds more, up to [`PACE_MAX`]; at the bound there is no room.
 
 use crate::ack::Answerer;
 use crate::error::Refusal;
@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The longest pause of a caller whom the queue slows.
+/// The longest pause of a caller that the queue slows.
 pub(crate) const PACE_MAX: Duration = Duration::from_millis(20);
 
 /// A change that has its number, and can still be refused.
@@ -26,17 +26,17 @@ pub struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    /// The newest change of `key` among those that come before this one and were not applied yet: its number, its kind
-    /// and its entry. All earlier ones have been through [`crate::Follower::apply`].
+    /// The newest change of `key` among those that precede this one and were not applied yet: its number, its kind and
+    /// its entry. All earlier changes have passed [`crate::Follower::apply`].
     pub fn pending(&self, key: &[u8]) -> Option<(Sequence, Kind, &[u8])> {
         self.batch.get(key).map(|(sequence, kind, entry)| (*sequence, *kind, entry.as_slice()))
     }
 }
 
-/// Runs in the writer's thread, in the order of numbers: where preconditions and rights are checked. It must be quick.
+/// Runs in the writer's thread, in the order of numbers, and checks preconditions and rights. It must be quick.
 pub type Prepare = Box<dyn FnOnce(&mut Draft<'_>) -> Result<(), Refusal> + Send>;
 
-/// A change that waits.
+/// A waiting change.
 pub(crate) struct Submission {
     pub(crate) kind: Kind,
     pub(crate) key: Vec<u8>,
@@ -48,7 +48,7 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
-    /// What it counts in the queue.
+    /// Its size in the queue.
     fn bytes(&self) -> usize {
         crate::record::HEAD_BYTES + self.key.len() + self.entry.len() + self.value.len()
     }
@@ -58,17 +58,17 @@ impl Submission {
 pub(crate) enum Message {
     /// A transformation ended.
     Transformed { cycle: usize, log: LogId, attempt: Attempt, outcome: TransformOutcome },
-    /// There is nothing more to merge.
+    /// Nothing more is left to merge.
     Merged { cycle: usize },
-    /// A shelf turned out to be damaged.
+    /// A shelf was found damaged.
     Damaged,
-    /// A drive has woken, or has not.
+    /// A drive has woken, or failed to wake.
     Awoke { cycle: usize, drive: PoolDrive, awake: bool },
-    /// The log on duty is to be left; answered once it and all before it are shelves.
+    /// Leaves the log on duty; answered once this log and all earlier ones are shelves.
     Flush(Answerer),
     /// The caller knows all changes up to this one.
     Covered(Sequence),
-    /// All that there is now is to be retained, whatever the caller knows.
+    /// Retains everything that exists now, even if the caller knows it.
     Retain,
 }
 
@@ -84,17 +84,17 @@ struct State {
 pub(crate) struct Queue {
     limit: usize,
     state: Mutex<State>,
-    /// There is something for the writer.
+    /// Signals work for the writer.
     filled: Condvar,
-    /// There is room again.
+    /// Signals room.
     drained: Condvar,
 }
 
-/// Something for the writer.
+/// Work for the writer.
 pub(crate) enum Work {
     Message(Message),
     Batch(Vec<Submission>),
-    /// The time is over.
+    /// The time limit has passed.
     Nothing,
     /// The queue is closed and empty.
     End,
@@ -105,7 +105,7 @@ impl Queue {
         Self { limit, state: Mutex::default(), filled: Condvar::new(), drained: Condvar::new() }
     }
 
-    /// Adds a change, or gives it back if there is no room. One change alone always has room.
+    /// Adds a change, or returns it if there is no room. A single change always has room.
     pub(crate) fn try_push(&self, submission: Submission) -> Result<(), Submission> {
         let mut state = self.state.lock();
         let bytes = submission.bytes();
@@ -118,8 +118,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Adds changes one behind the other, so that they are written with one sync as far as a batch goes. Waits until
-    /// nothing else is in the way.
+    /// Adds changes one after the other, so that they are written with one sync as far as a batch allows. Waits for
+    /// room first.
     pub(crate) fn push_all(&self, submissions: Vec<Submission>) {
         let mut state = self.state.lock();
         while state.bytes >= self.limit && !state.closed {
@@ -145,14 +145,14 @@ impl Queue {
     }
 
     fn add(state: &mut State, submission: Submission) {
-        // A submission that is dropped answers that the intake is closed.
+        // A dropped submission answers that the intake is closed.
         if !state.closed {
             state.bytes += submission.bytes();
             state.submissions.push_back(submission);
         }
     }
 
-    /// How long a caller should wait before it adds more.
+    /// The time that a caller should wait before it adds more.
     pub(crate) fn pace(&self) -> Duration {
         let half = self.limit / 2;
         let over = self.state.lock().bytes.saturating_sub(half).min(half);
@@ -161,7 +161,7 @@ impl Queue {
 
     pub(crate) fn send(&self, message: Message) {
         let mut state = self.state.lock();
-        // Nobody reads messages after the end.
+        // No messages are read after the end.
         if !state.closed || !matches!(message, Message::Flush(_)) {
             state.messages.push_back(message);
         }
@@ -176,7 +176,7 @@ impl Queue {
         self.drained.notify_all();
     }
 
-    /// Everything that waits is answered with [`crate::PutError::Closed`], and nothing more is taken in.
+    /// Answers everything that waits with [`crate::PutError::Closed`]; nothing more is taken in.
     pub(crate) fn abort(&self) {
         self.close();
         let mut state = self.state.lock();
@@ -187,12 +187,12 @@ impl Queue {
         drop((submissions, messages));
     }
 
-    /// Bytes that wait.
+    /// Bytes of waiting changes.
     pub(crate) fn bytes(&self) -> usize {
         self.state.lock().bytes
     }
 
-    /// The next message, if there is one in time.
+    /// The next message, if one arrives in time.
     pub(crate) fn next_message(&self, patience: Duration) -> Option<Message> {
         let mut state = self.state.lock();
         if state.messages.is_empty() {
@@ -201,7 +201,7 @@ impl Queue {
         state.messages.pop_front()
     }
 
-    /// The next work: messages first, then so many changes as `most` bytes have, if they are `wanted`.
+    /// The next work: messages first, then changes of up to `most` bytes, if they are `wanted`.
     pub(crate) fn next(&self, most: usize, wanted: bool, patience: Duration) -> Work {
         let mut state = self.state.lock();
         loop {

@@ -1,4 +1,4 @@
-//! Reading a pool: from a rotation that has everything, or from what all of them have together.
+//! Reading a pool: from a rotation that has everything, or from all rotations together.
 
 use crate::error::ReadError;
 use crate::mending::survey_at_once;
@@ -7,12 +7,12 @@ use crate::shared::{CycleShared, Shared};
 use crate::view::View;
 use std::sync::Arc;
 
-/// How often a read is begun anew since what it met is damaged.
+/// Maximum number of times that a read is repeated because it found damage.
 const SURVEYS_MAX: usize = 8;
 
 impl Shared {
     /// Reads from a rotation that has everything, or from the next one if that fails; if none has everything, from all
-    /// of them together. What is damaged is surveyed, and asked once more.
+    /// of them together. Damaged shelves are surveyed, and the read is repeated.
     pub(crate) fn read<T>(&self, read: impl Fn(&View) -> Result<T, ReadError>) -> Result<T, ReadError> {
         for _ in 0..SURVEYS_MAX {
             let views: Vec<_> = self.cycles.iter().map(CycleShared::view).collect();
@@ -20,7 +20,7 @@ impl Shared {
             if !matches!(found, Err(ReadError::Damaged(_))) {
                 return found;
             }
-            // Somebody else may have surveyed it meanwhile.
+            // Another thread may have surveyed it meanwhile.
             let is_same = |(cycle, view): (&CycleShared, &Arc<View>)| Arc::ptr_eq(&cycle.view(), view);
             if !survey_at_once(self) && self.cycles.iter().zip(&views).all(is_same) {
                 return found;
@@ -48,7 +48,7 @@ impl Shared {
         read(&union).inspect_err(|_| self.report_suspects(&union))
     }
 
-    /// Has what turned out to be damaged mended.
+    /// Requests the repair of shelves that turned out to be damaged.
     fn report_suspects(&self, view: &View) {
         if view.shelves.iter().filter(|shelf| shelf.turned_suspect()).count() > 0 {
             self.queue.send(Message::Damaged);

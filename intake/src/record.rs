@@ -1,5 +1,5 @@
 //! The record: a change of one key, or the mask of a range, with the bytes that describe and hold it. Logs and shelves
-//! are made of the same records.
+//! consist of the same records.
 //!
 //! ```text
 //!  0      4     5   6      8         12        16        24      32       40       44        48     52     56
@@ -11,16 +11,16 @@
 //!  | key | entry | value | zeros up to a multiple of 8
 //! ```
 //!
-//! A length is believed only once the checksum of the head matches. `stamp` names the file that the record was written
-//! to, `durable` says how long the log was that had been synced when it was written: what makes a torn tail differ from
-//! rot (see [`crate::log`]).
+//! A length is used only after the checksum of the head matches. `stamp` identifies the file that the record was
+//! written to. `durable` is the synced length of the log when the record was written, by which a torn tail is
+//! distinguished from rot (see [`crate::log`]).
 
 use crate::bytes::{Damage, Fields, aligned, crc32c};
 
 /// Bytes of the head of a record.
 pub const HEAD_BYTES: usize = 56;
 
-/// Bytes of a key at most.
+/// Maximum length of a key in bytes.
 pub const KEY_BYTES_MAX: usize = 4096;
 
 /// The first bytes of every record.
@@ -33,12 +33,12 @@ pub struct Sequence(pub u64);
 /// The kinds of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The key has this entry and value now.
+    /// The key now has this entry and value.
     Put,
-    /// The key is gone.
+    /// The key is deleted.
     Delete,
-    /// All versions of the keys in a range, up to a number, are gone: a mask. The key is the first one, the value the
-    /// end, which is not in the range (empty: all keys from the first one on), the entry the number.
+    /// All versions of the keys in a range, up to a number, are forgotten: a mask. The key is the first one, the value
+    /// the end, which is not in the range (empty: all keys from the first one on), the entry the number.
     Forget,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn successor(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// A record that is borrowed from where it lies.
+/// A record borrowed from its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Its kind.
@@ -104,7 +104,7 @@ impl Record<'_> {
     }
 }
 
-/// The head of a record, verified.
+/// The verified head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) kind: Kind,
@@ -118,7 +118,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The head that `bytes` begin with, if it was written to the file of `stamp`.
+    /// The head at the start of `bytes`, if it was written to the file of `stamp`.
     pub(crate) fn decode(bytes: &[u8], stamp: u64) -> Result<Self, Damage> {
         let head = bytes.get(..HEAD_BYTES).ok_or(Damage::Short)?;
         if head[..4] != MAGIC {
@@ -171,7 +171,7 @@ impl Head {
         Ok(&described[..self.key_bytes as usize])
     }
 
-    /// The record that `bytes` begin with, of which this is the head.
+    /// The record at the start of `bytes`, whose head this is.
     pub(crate) fn record<'a>(&self, bytes: &'a [u8]) -> Result<Record<'a>, Damage> {
         self.key(bytes)?;
         let record = self.verified(bytes)?;
@@ -181,7 +181,7 @@ impl Head {
         Ok(record)
     }
 
-    /// The same record once more: its checksums were compared before.
+    /// The same record again, after its checksums were compared.
     pub(crate) fn verified<'a>(&self, bytes: &'a [u8]) -> Result<Record<'a>, Damage> {
         let mut rest = Fields(bytes.get(HEAD_BYTES..self.bytes()).ok_or(Damage::Short)?);
         let (key, entry) = (rest.take(self.key_bytes as usize)?, rest.take(self.entry_bytes as usize)?);
@@ -191,7 +191,7 @@ impl Head {
     }
 }
 
-/// The record that `bytes` begin with, and its head.
+/// The record at the start of `bytes`, and its head.
 pub(crate) fn decode(bytes: &[u8], stamp: u64) -> Result<(Head, Record<'_>), Damage> {
     let head = Head::decode(bytes, stamp)?;
     Ok((head, head.record(bytes)?))
@@ -239,7 +239,7 @@ mod tests {
         for _ in 0..20_000 {
             let mut bytes: Vec<u8> = (0..rng.below(200)).map(|_| rng.next_u64() as u8).collect();
             if bytes.len() >= HEAD_BYTES {
-                // A head that passes its checksum, with fields that cannot be.
+                // A head that passes its checksum, with impossible fields.
                 bytes[..4].copy_from_slice(&MAGIC);
                 bytes[4] = rng.below(5) as u8;
                 let crc = crc32c(&bytes[..52]);

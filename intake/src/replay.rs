@@ -1,6 +1,5 @@
-//! The changes that the caller did not know yet when the intake was opened, in the order of their numbers. A change of
-//! which only the value has rotted is among them: whoever wants its value is refused, and what came after it still
-//! follows on it.
+//! The changes that the caller did not know yet when the intake was opened, in the order of their numbers. A change
+//! with rot only in its value is included: reading its value fails, and later changes still follow it.
 //!
 //! Memory: the heads of all logs, and the key and entry of one change.
 
@@ -20,7 +19,7 @@ pub struct Replayed {
     pub sequence: Sequence,
     /// Its kind.
     pub kind: Kind,
-    /// Its key; the first key of a range that is forgotten.
+    /// Its key; for a forgotten range, its first key.
     pub key: Vec<u8>,
     /// Its entry.
     pub entry: Vec<u8>,
@@ -35,8 +34,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The changes above `covered` in `logs`. A change that is in two logs, for its first one failed, or for there are
-    /// two copies, is there once.
+    /// The changes above `covered` in `logs`. A change that is in two logs, because the first log failed or because
+    /// there are two copies, is returned once.
     pub(crate) fn of(logs: &[Arc<LogTable>], covered: Sequence) -> Result<Self, ReadError> {
         let mut changes = BTreeMap::new();
         for table in logs {

@@ -1,20 +1,20 @@
 //! Keys in order, page after page.
 //!
-//! Each page is what there is at one moment. A key that is written or removed while a scan goes on is seen or not; one
-//! that is there all the time is seen once.
+//! Each page shows one moment. A key that is written or removed during a scan is seen or not; a key that exists
+//! throughout is seen once.
 
 use crate::error::ReadError;
 use crate::shared::Shared;
 use crate::view::{Item, Stored, Want};
 use std::sync::Arc;
 
-/// Keys of a page.
+/// Keys per page.
 const PAGE: usize = 256;
 
 /// Keys in order. After an error it ends.
 pub struct Scan {
     shared: Arc<Shared>,
-    /// Where the next page begins; `None` at the end.
+    /// Start of the next page; `None` at the end.
     next: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
     want: Want,

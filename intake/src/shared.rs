@@ -1,4 +1,4 @@
-//! The common ground of readers, the writer and the threads behind it.
+//! The common state of readers, the writer and its threads.
 
 use crate::config::Config;
 use crate::drive::Drive;
@@ -17,10 +17,10 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Losses that are held until they are taken; of more only the number is known.
+/// Maximum number of losses that are held until they are taken; further ones are only counted.
 const LOSSES_MAX: usize = 65_536;
 
-/// The losses that nobody has taken yet.
+/// The losses that no caller has taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     pub(crate) total: u64,
@@ -32,25 +32,25 @@ pub(crate) struct Losses {
 pub(crate) struct Unreadable {
     pub(crate) drive: Arc<Drive>,
     pub(crate) file: FileId,
-    /// What is in it is another file's, or of a version to come: it is left where it is.
+    /// True if its content belongs to another file, or is of a later version: it stays.
     pub(crate) is_kept: bool,
 }
 
-/// What all threads share of one rotation.
+/// The shared state of one rotation.
 #[derive(Default)]
 pub(crate) struct CycleShared {
     view: RwLock<Arc<View>>,
-    /// Files that are dead, and whose removal is not known to be durable.
+    /// Dead files whose removal is not known to be durable.
     pub(crate) undeleted: Mutex<BTreeSet<FileId>>,
-    /// Damaged shelves that cannot be read through: they are not merged.
+    /// Damaged shelves that cannot be read to their end: they are not merged.
     pub(crate) damaged: Mutex<BTreeSet<FileId>>,
-    /// Wholly unreadable files with the name of a shelf: dead once another rotation gave their records back.
+    /// Wholly unreadable files with the name of a shelf; dead once another rotation has restored their records.
     pub(crate) unreadable: Mutex<Vec<Unreadable>>,
-    /// Held by who surveys a damaged shelf.
+    /// Held during the survey of a damaged shelf.
     pub(crate) surveying: Mutex<()>,
-    /// Dead files that are gone, durably: the next change of the manifest leaves them out.
+    /// Dead files that are durably gone: the next change of the manifest leaves them out.
     pub(crate) removed: Mutex<Vec<FileId>>,
-    /// All its drives; `None` is one that is missing.
+    /// All its drives; `None` for a missing one.
     pub(crate) drives: OnceLock<Vec<(DriveUuid, Option<Arc<Drive>>)>>,
     pub(crate) status: Mutex<CycleStatus>,
     /// It has taken everything up to this number; what it has lost of that is known.
@@ -58,7 +58,7 @@ pub(crate) struct CycleShared {
 }
 
 impl CycleShared {
-    /// All its drives, and those of them that are there.
+    /// All its drives, and those of them that work.
     pub(crate) fn members(&self) -> (Vec<DriveUuid>, Vec<DriveUuid>) {
         let drives = self.drives.get().map_or(&[][..], Vec::as_slice);
         let is_there = |drive: &Option<Arc<Drive>>| drive.as_ref().is_some_and(|drive| !drive.is_lost());
@@ -70,7 +70,7 @@ impl CycleShared {
         Arc::clone(&self.view.read())
     }
 
-    /// Replaces the view by what `change` makes of it.
+    /// Replaces the view with the result of `change`.
     pub(crate) fn change(&self, change: impl FnOnce(&View) -> View) {
         let mut view = self.view.write();
         *view = Arc::new(change(&view));
@@ -87,19 +87,19 @@ impl CycleShared {
     }
 }
 
-/// What all threads share.
+/// The state that all threads share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) pool: PoolUuid,
     pub(crate) queue: Queue,
     pub(crate) tasks: Tasks,
     pub(crate) cycles: Vec<CycleShared>,
-    /// Set once everything was looked at, and before anything is written.
+    /// Set once all files were read, and before anything is written.
     pub(crate) keeper: OnceLock<Mutex<ManifestWriter>>,
     pub(crate) losses: Mutex<Losses>,
     /// The last number that was given.
     pub(crate) last: AtomicU64,
-    /// The caller knows all changes up to this one.
+    /// The last change up to which the caller knows all.
     covered: AtomicU64,
     /// Logs with changes up to this one are retained, although the caller knows them.
     retained: AtomicU64,
@@ -127,7 +127,7 @@ impl Shared {
         Self { config, pool, queue, tasks, cycles, keeper, losses, last, covered, retained, counts, next_file }
     }
 
-    /// Begins a task that the writer hands over.
+    /// Starts a task for the writer.
     pub(crate) fn begin(&self, name: &str, task: impl FnOnce() + Send + 'static) -> io::Result<Handle> {
         self.tasks.begin(self.config.driver, name, task)
     }
@@ -142,7 +142,7 @@ impl Shared {
         Sequence(self.retained.load(Ordering::Relaxed))
     }
 
-    /// Retains all that there is.
+    /// Retains everything that exists now.
     pub(crate) fn retain(&self) {
         self.retained.store(self.last.load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -170,9 +170,8 @@ impl Shared {
 impl Shared {
     /// Changes the manifest, durably.
     ///
-    /// # Errors
-    /// [`io::ErrorKind::StorageFull`], whatever is wrong with the home: no drive of the pool is to blame, and it may
-    /// pass.
+    /// # Errors [`io::ErrorKind::StorageFull`], for any problem of the home: no drive of the pool is to blame, and the
+    /// problem may be temporary.
     pub(crate) fn note(&self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
         let mut removed = Vec::new();
         self.cycles.iter().for_each(|cycle| removed.append(&mut cycle.removed.lock()));
@@ -186,10 +185,9 @@ impl Shared {
         })
     }
 
-    /// Writes down how long open logs are.
+    /// Records the lengths of open logs.
     ///
-    /// # Errors
-    /// Those of [`Self::note`].
+    /// # Errors As [`Self::note`].
     pub(crate) fn note_lengths(&self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
         let had = self.cycles.iter().map(CycleShared::had).collect();
         self.keeping(|keeper| {
@@ -200,7 +198,7 @@ impl Shared {
         })
     }
 
-    /// Whether a change of the manifest that failed may last.
+    /// True if a failed change of the manifest may last.
     pub(crate) fn is_uncertain(&self) -> bool {
         self.keeper.get().is_some_and(|keeper| keeper.lock().is_uncertain())
     }
@@ -212,7 +210,7 @@ impl Shared {
         })
     }
 
-    /// Takes note of what the rotation `of` cannot read: a loss, unless another one has everything.
+    /// Records that the rotation `of` cannot read something: a loss, unless another rotation has everything.
     pub(crate) fn lose_unless_elsewhere(&self, of: &CycleShared, loss: Loss) {
         if self.is_elsewhere(of) {
             tracing::warn!("damaged, and the other rotation has it: {loss}");
@@ -221,13 +219,13 @@ impl Shared {
         }
     }
 
-    /// Whether another rotation than `of` has everything.
+    /// True if another rotation than `of` has everything.
     pub(crate) fn is_elsewhere(&self, of: &CycleShared) -> bool {
         self.cycles.iter().any(|other| !std::ptr::eq(other, of) && other.view().is_whole())
     }
 }
 
-/// Whether any of `masks` hides this version.
+/// True if any of `masks` hides this version.
 pub(crate) fn is_hidden(masks: &[Mask], key: &[u8], sequence: Sequence) -> bool {
     masks.iter().any(|mask| mask.hides(key, sequence))
 }

@@ -1,4 +1,4 @@
-//! The state of an intake, for people and metrics. Nothing here asks a drive.
+//! The state of an intake, for people and metrics. Reading it sends no request to a drive.
 
 use crate::names::DriveUuid;
 use crate::record::Sequence;
@@ -7,65 +7,65 @@ use engine::shift::{Alternation, ShiftStats, Stages};
 /// A drive of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveStatus {
-    /// Which one.
+    /// The drive.
     pub uuid: DriveUuid,
-    /// Where it is, for people.
+    /// Its location, for people.
     pub place: String,
-    /// Its work at the moment.
+    /// Its present work.
     pub stages: Stages,
-    /// It sleeps.
+    /// True if it sleeps.
     pub asleep: bool,
-    /// It is missing, or has failed.
+    /// True if it is missing, or has failed.
     pub lost: bool,
     /// Shelves on it.
     pub shelves: usize,
     /// Bytes of these shelves.
     pub shelf_bytes: u64,
-    /// Bytes that were written to it since it was opened.
+    /// Bytes written to it since it was opened.
     pub written: u64,
     /// Syncs of it since it was opened.
     pub syncs: u64,
 }
 
-/// A rotation over some drives of the pool: all records are in each of them.
+/// A rotation over some drives of the pool; each rotation has all records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CycleStatus {
     /// Its drives, in their order.
     pub drives: Vec<DriveStatus>,
-    /// How stages alternated when a log last had its size.
+    /// The alternation of stages when a log last reached its size.
     pub alternation: Option<Alternation>,
     /// Counts of the rotation.
     pub stats: ShiftStats,
-    /// Logs that are not shelves yet, the one on duty apart.
+    /// Logs that are not shelves yet, without the one on duty.
     pub backlog: usize,
-    /// Logs that are shelves and retained all the same, for a caller who does not have what is in them.
+    /// Logs that are already shelves, and are retained for a caller that does not have their changes.
     pub retained: usize,
     /// Bytes of the log on duty.
     pub log_bytes: u64,
-    /// It takes records.
+    /// True if it takes records.
     pub admits: bool,
-    /// Something of it was lost, or a drive of it is missing.
+    /// True if some of its content was lost, or one of its drives is missing.
     pub incomplete: bool,
 }
 
 /// An intake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The rotations: as many as there are copies.
+    /// The rotations; their number is the number of copies.
     pub cycles: Vec<CycleStatus>,
-    /// Copies of each record that a drive holds at the moment: rotations that take records.
+    /// Copies of each record that are made at present: rotations that take records.
     pub copies: usize,
     /// The last number that was given.
     pub last: Sequence,
-    /// Bytes that wait to be written.
+    /// Bytes that wait for their write.
     pub queued_bytes: usize,
     /// Bytes of keys, entries and values that were acknowledged since it was opened.
     pub accepted_bytes: u64,
-    /// Batches that were written since it was opened: one sync each, and for each copy.
+    /// Batches written since it was opened; each takes one sync per copy.
     pub batches: u64,
     /// Changes that were acknowledged since it was opened.
     pub accepted: u64,
-    /// Losses since it was opened, those that were found then included.
+    /// Losses since it was opened, including those found at that time.
     pub losses: u64,
 }
 

@@ -1,7 +1,7 @@
-//! The index of one log, in memory: where the newest record of each key lies.
+//! The index of one log, in memory: the place of the newest record of each key.
 //!
-//! Memory: for each key of the log its bytes and some 100 more. [`charged`] says what a record counts towards the size
-//! of its log, so that a log of tiny records is left before its index takes more memory than a log has bytes.
+//! Memory: for each key of the log its bytes and about 100 more. [`charged`] is the share of a record in the size of
+//! its log, so a log of tiny records is left before its index takes more memory than the log has bytes.
 
 use crate::bytes::Damage;
 use crate::drive::Drive;
@@ -15,15 +15,15 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Memory of a key in the index beside its bytes, generously.
+/// Memory of a key in the index besides its bytes, estimated generously.
 const SLOT_BYTES: u64 = 128;
 
-/// What a record counts towards the size of its log.
+/// The bytes by which a record counts towards the size of its log.
 pub(crate) fn charged(record: &Record<'_>) -> u64 {
     (record.bytes() as u64).max(SLOT_BYTES + record.key.len() as u64)
 }
 
-/// Where a record lies in a log.
+/// The place of a record in a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) offset: u64,
@@ -46,7 +46,7 @@ pub(crate) struct LogTable {
 pub(crate) struct Index {
     pub(crate) keys: BTreeMap<Box<[u8]>, Slot>,
     pub(crate) masks: Vec<Mask>,
-    /// What rot took.
+    /// The parts that rot destroyed.
     pub(crate) lost: Vec<LostPart>,
     /// The largest number so far.
     pub(crate) last: Sequence,
@@ -55,7 +55,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Takes note of a record at `offset` that is durable.
+    /// Adds a durable record at `offset`.
     pub(crate) fn insert(&mut self, offset: u64, head: Head, record: &Record<'_>) {
         self.last = self.last.max(head.sequence);
         if let Some(mask) = Mask::of(record) {
@@ -67,14 +67,14 @@ impl Index {
 }
 
 impl LogTable {
-    /// The newest record of `key`, and the last number of it that is forgotten.
+    /// The newest record of `key`, and the last forgotten number of this key.
     pub(crate) fn find(&self, key: &[u8]) -> (Option<Slot>, Sequence) {
         let index = self.index.read();
         let hidden = index.masks.iter().filter(|mask| mask.hides(key, Sequence(0))).map(|mask| mask.up_to).max();
         (index.keys.get(key).copied(), hidden.unwrap_or_default())
     }
 
-    /// The bytes of the record at `slot`, its value included if `whole`.
+    /// The bytes of the record at `slot`, including its value if `whole`.
     pub(crate) fn read(&self, slot: Slot, whole: bool) -> Result<Vec<u8>, ReadError> {
         let described = HEAD_BYTES + slot.head.key_bytes as usize + slot.head.entry_bytes as usize;
         let mut bytes = vec![0; if whole { slot.head.bytes() } else { described }];
@@ -86,7 +86,7 @@ impl LogTable {
         Ok(bytes)
     }
 
-    /// The record that `bytes` of this log begin with.
+    /// The record at the start of `bytes`, which are from this log.
     pub(crate) fn record<'a>(&self, bytes: &'a [u8]) -> Result<Record<'a>, ReadError> {
         let (_, record) = decode(bytes, self.file.stamp())?;
         Ok(record)

@@ -1,13 +1,13 @@
 //! Turning a log into a shelf.
 //!
 //! 1. The log is read from front to back into memory.
-//! 2. Of each key the newest version is written to a new shelf, unless it is masked; that it is gone is a version, too.
+//! 2. The newest version of each key is written to a new shelf, unless it is masked; a deletion is a version, too.
 //! 3. The shelf is synced, read back, named, and the name synced.
 //! 4. One change of the manifest names the shelf and gives up its sources: a crash on either side of this step leaves
-//!    the same contents. The shelf says of itself what it replaces, too, for a pool whose manifest was lost.
+//!    the same contents. The shelf itself also lists what it replaces, for a pool whose manifest was lost.
 //! 5. Readers get the new view. Only then are the sources removed.
 //!
-//! Memory: one log, and what building a shelf takes.
+//! Memory: one log, and the memory for building a shelf.
 
 use crate::drive::Drive;
 use crate::error::ReadError;
@@ -26,29 +26,29 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 1 << 20;
 
-/// What the writer knows of a thread that works for it.
+/// The progress of a thread that works for the writer, as the writer sees it.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Grows as long as the thread gets on.
+    /// Grows as long as the thread makes progress.
     pub(crate) steps: AtomicU64,
-    /// The source has been read, the target is written.
+    /// True once the source has been read and the target is being written.
     pub(crate) writes: AtomicBool,
-    /// The writer has given up on it: what it makes is not to be used.
+    /// True if the writer has given up on it: its result must not be used.
     pub(crate) abandoned: AtomicBool,
 }
 
 impl Progress {
-    /// One step further, unless the writer has given up.
+    /// Counts one step, unless the writer has given up.
     fn step(&self) -> io::Result<()> {
         self.steps.fetch_add(1, Ordering::Relaxed);
         if self.abandoned.load(Ordering::Relaxed) { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
     }
 }
 
-/// Reads the log of `table` as far as it is durable.
+/// Reads the durable part of the log of `table`.
 fn image(table: &LogTable, progress: &Progress) -> io::Result<Vec<u8>> {
     let mut image = vec![0; table.index.read().bytes as usize];
     for (at, part) in image.chunks_mut(READ_BYTES).enumerate() {
@@ -58,11 +58,11 @@ fn image(table: &LogTable, progress: &Progress) -> io::Result<Vec<u8>> {
     Ok(image)
 }
 
-/// A log that is to become a shelf.
+/// A log that becomes a shelf.
 pub(crate) struct Transform<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) cycle: &'a CycleShared,
-    /// The log, which grows no more.
+    /// The log, which no longer grows.
     pub(crate) table: &'a LogTable,
     /// The drive of the shelf.
     pub(crate) to: &'a Arc<Drive>,
@@ -70,7 +70,7 @@ pub(crate) struct Transform<'a> {
 }
 
 impl Transform<'_> {
-    /// Does it.
+    /// Runs the transformation.
     pub(crate) fn run(&self) -> Result<(), TransformOutcome> {
         let Self { cycle, table, progress, .. } = self;
         let image = image(table, progress).map_err(|error| source_outcome(table, &error))?;
@@ -101,7 +101,7 @@ impl Transform<'_> {
                 }
                 progress.step()?;
             }
-            // Another rotation may have given it back.
+            // Another rotation may have restored it.
             let still = cycle.view();
             index.lost.iter().filter(|part| still.has_lost(part)).for_each(|part| builder.lose(part.clone()));
             let superseded = superseded(cycle, &[table.file]);
@@ -113,7 +113,7 @@ impl Transform<'_> {
     }
 }
 
-/// What an error means for a log.
+/// The outcome of an error with a log.
 fn source_outcome(table: &LogTable, error: &io::Error) -> TransformOutcome {
     if error.kind() == io::ErrorKind::Interrupted {
         return TransformOutcome::Failed;
@@ -122,7 +122,7 @@ fn source_outcome(table: &LogTable, error: &io::Error) -> TransformOutcome {
     TransformOutcome::SourceLost
 }
 
-/// What an error means for the drive of a shelf.
+/// The outcome of an error with the drive of a shelf.
 fn target_outcome(error: &ReadError) -> TransformOutcome {
     if let ReadError::Drive(error) = error
         && error.kind() == io::ErrorKind::Interrupted
@@ -136,7 +136,7 @@ fn target_outcome(error: &ReadError) -> TransformOutcome {
     }
 }
 
-/// A record that was whole once cannot be read any more.
+/// Records the loss of a record that was whole once and can no longer be read.
 fn lose(shared: &Shared, cycle: &CycleShared, key: &[u8], sequence: Sequence) -> LostPart {
     shared.lose_unless_elsewhere(cycle, Loss::Version { key: key.to_vec(), sequence });
     let lost = LostPart { keys: Some((key.to_vec(), key.to_vec())), max: sequence };
@@ -144,12 +144,12 @@ fn lose(shared: &Shared, cycle: &CycleShared, key: &[u8], sequence: Sequence) ->
     lost
 }
 
-/// The dead files that a new shelf has to know.
+/// The dead files that a new shelf must list.
 pub(crate) fn superseded(cycle: &CycleShared, sources: &[FileId]) -> Vec<FileId> {
     cycle.undeleted.lock().iter().chain(sources).copied().collect()
 }
 
-/// A shelf that is complete, and has not its name yet.
+/// A complete shelf that does not have its name yet.
 pub(crate) struct Finished<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) drive: &'a Arc<Drive>,
@@ -158,8 +158,8 @@ pub(crate) struct Finished<'a> {
 }
 
 impl Finished<'_> {
-    /// Reads it back, gives it its name, and names it in the manifest, with what else `change` says: from then on it
-    /// counts. `step` is called for each record.
+    /// Reads it back, gives it its name, and names it in the manifest, together with `change`: from then on it counts.
+    /// `step` is called for each record.
     pub(crate) fn publish(
         &self,
         step: impl Fn() -> io::Result<()>,
@@ -178,7 +178,7 @@ impl Finished<'_> {
             change(manifest);
         });
         if let Err(error) = named {
-            // A crash may show it as long as a slot may name it. Otherwise the next start takes it for a draft, too.
+            // As long as a slot may name it, a crash may show it. Otherwise the next start treats it as a draft, too.
             if !shared.is_uncertain() {
                 drive.directory.remove(&new).ok();
             }
@@ -188,12 +188,12 @@ impl Finished<'_> {
     }
 }
 
-/// Removes what a shelf that failed has left; if that fails as well, it is removed at the next start.
+/// Removes the remains of a failed shelf; if that also fails, they are removed at the next start.
 pub(crate) fn discard(drive: &Drive, file: FileId) {
     drive.directory.remove(&Name::Unfinished(file).to_string()).ok();
 }
 
-/// Removes a dead file; if that fails, shelves to come remember that it is dead.
+/// Removes a dead file; if that fails, later shelves list it as dead.
 pub(crate) fn remove(cycle: &CycleShared, drive: &Drive, name: Name) {
     let (Name::Log(file) | Name::Shelf(file) | Name::Unfinished(file)) = name;
     if drive.is_lost() {
@@ -208,12 +208,12 @@ pub(crate) fn remove(cycle: &CycleShared, drive: &Drive, name: Name) {
     }
 }
 
-/// Removes a dead shelf as background work; `false` if it is still there.
+/// Removes a dead shelf as background work; `false` if it still exists.
 pub(crate) fn remove_shelf(cycle: &CycleShared, shelf: &Shelf) -> bool {
     remove_shelf_file(cycle, &shelf.drive, shelf.file)
 }
 
-/// The same for a shelf that cannot be read.
+/// The same for an unreadable shelf.
 pub(crate) fn remove_shelf_file(cycle: &CycleShared, drive: &Drive, file: FileId) -> bool {
     cycle.undeleted.lock().insert(file);
     let removed = drive.background(|| {

@@ -1,12 +1,12 @@
-//! The view of one rotation: its logs and shelves at a moment, and what a key has in them.
+//! The view of one rotation: its logs and shelves at one moment, and the versions of a key in them.
 //!
 //! A view never changes; a change of the set makes a new one, by one assignment. So a reader sees each record in
-//! exactly one place, whether its log is being transformed, has just been, or its shelf is being merged. Files that a
-//! reader's view still has are open, and can be read after they were removed.
+//! exactly one place, while its log is being transformed, afterwards, and while its shelf is being merged. The files in
+//! a reader's view are open, and can be read after they were removed.
 //!
-//! The newest version of a key is the one with the largest number, wherever it lies: logs need not become shelves in
-//! their order. Shelves are asked from the largest numbers down, and the search ends as soon as no other can have a
-//! larger one.
+//! The newest version of a key is the one with the largest number, in any file: logs need not become shelves in order.
+//! Shelves are searched from the largest numbers down, and the search ends as soon as no other shelf can have a larger
+//! one.
 
 use crate::error::ReadError;
 use crate::lost::LostPart;
@@ -30,25 +30,25 @@ pub struct Stored {
     pub sequence: Sequence,
     /// The caller's metadata.
     pub entry: Vec<u8>,
-    /// The value, or the part of it that was asked for.
+    /// The value, or the requested part of it.
     pub value: Vec<u8>,
     /// The length of the whole value.
     pub value_bytes: u64,
-    /// Nothing was lost that may have been newer.
+    /// True if no loss may have been newer.
     pub certain: bool,
 }
 
-/// How much of a value is wanted.
+/// The requested part of a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Want {
     Entry,
-    /// From this byte on, at most so many.
+    /// From this byte on, at most this number of bytes.
     Range(u64, u64),
-    /// All of it; and of a page also the keys that are gone or forgotten.
+    /// All of it; a page then also has deleted and forgotten keys.
     Raw,
 }
 
-/// A version, or the news that there is none.
+/// A version, possibly a deletion.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub(crate) kind: Kind,
@@ -91,15 +91,15 @@ impl Version {
 pub(crate) struct View {
     /// Oldest first; the last one may be open.
     pub(crate) logs: Vec<Arc<LogTable>>,
-    /// From the largest numbers down.
+    /// In descending order of their largest numbers.
     pub(crate) shelves: Vec<Arc<Shelf>>,
     /// The masks of all shelves.
     pub(crate) masks: Vec<Mask>,
-    /// What was lost, for each rotation that this is a view of; only what all of them lost is.
+    /// The lost parts, for each rotation in this view; only parts that all of them lost are really lost.
     pub(crate) lost: Vec<Vec<LostPart>>,
-    /// A drive is missing, and may come back with anything.
+    /// True if a drive is missing, which may come back with any content.
     pub(crate) missing: bool,
-    /// The other rotation has acknowledged changes that this one has not taken.
+    /// True if the other rotation has acknowledged changes that this one has not taken.
     pub(crate) behind: bool,
 }
 
@@ -126,27 +126,27 @@ impl View {
         self.logs.iter().map(in_log).chain(shelves).max().unwrap_or(0)
     }
 
-    /// Whether it has everything.
+    /// True if it has everything.
     pub(crate) fn is_whole(&self) -> bool {
         (!self.behind && !self.has_losses()) || is_on(Sabotage::CopyBelievedComplete)
     }
 
-    /// Whether exactly this was lost, and not given back since.
+    /// True if exactly this part was lost, and not restored since.
     pub(crate) fn has_lost(&self, part: &LostPart) -> bool {
         self.lost.iter().any(|parts| parts.contains(part))
     }
 
-    /// Whether something was lost.
+    /// True if something was lost.
     pub(crate) fn has_losses(&self) -> bool {
         self.lost.iter().all(|parts| !parts.is_empty())
     }
 
-    /// Whether something newer than `sequence` may have been lost of `key`.
+    /// True if a version of `key` newer than `sequence` may have been lost.
     pub(crate) fn may_have_lost(&self, key: &[u8], sequence: Sequence) -> bool {
         self.lost.iter().all(|parts| parts.iter().any(|part| part.may_have(key, sequence)))
     }
 
-    /// The same, and what was lost.
+    /// The same view with the parts `lost`.
     pub(crate) fn without(&self, lost: impl IntoIterator<Item = LostPart>) -> Self {
         let mut view = self.clone();
         assert!(view.lost.len() == 1, "losses are noted where they happen");
@@ -154,7 +154,7 @@ impl View {
         view
     }
 
-    /// The same without the logs and shelves of `gone`, and with `shelf`.
+    /// The same view without the logs and shelves of `gone`, and with `shelf`.
     pub(crate) fn replaced(&self, gone: &[FileId], shelf: Option<Arc<Shelf>>) -> Self {
         let mut view = self.clone();
         view.logs.retain(|log| !gone.contains(&log.file));
@@ -165,7 +165,7 @@ impl View {
         view
     }
 
-    /// Takes note of what `shelves` say was lost.
+    /// Adds the lost parts of `shelves`.
     pub(crate) fn note_losses<'a>(&mut self, shelves: impl Iterator<Item = &'a Arc<Shelf>>) {
         assert!(self.lost.len() == 1, "losses are noted where they happen");
         for part in shelves.flat_map(|shelf| shelf.lost()) {
@@ -175,14 +175,14 @@ impl View {
         }
     }
 
-    /// Leaves out the logs and shelves that have nothing above `known`; their masks stay.
+    /// Removes the logs and shelves that have nothing above `known`; their masks stay.
     pub(crate) fn retain_after(&mut self, known: Sequence) {
         self.masks = self.all_masks();
         self.logs.retain(|log| log.index.read().last > known);
         self.shelves.retain(|shelf| shelf.sequences().1 > known);
     }
 
-    /// Everything that any of `views` has.
+    /// The combination of all `views`.
     pub(crate) fn union(views: &[Arc<Self>]) -> Self {
         let mut union = Self { lost: Vec::new(), ..Self::default() };
         for view in views {
@@ -198,7 +198,7 @@ impl View {
         union
     }
 
-    /// Puts shelves in order, and collects their masks.
+    /// Sorts the shelves, and collects their masks.
     pub(crate) fn settle(&mut self) {
         self.shelves.sort_by_key(|shelf| std::cmp::Reverse(shelf.sequences().1));
         self.masks = self.shelves.iter().flat_map(|shelf| shelf.masks().iter().cloned()).collect();
@@ -206,7 +206,7 @@ impl View {
         self.masks.dedup();
     }
 
-    /// All masks, those of logs included.
+    /// All masks, including those of logs.
     pub(crate) fn all_masks(&self) -> Vec<Mask> {
         let mut masks = self.masks.clone();
         for log in &self.logs {
@@ -215,13 +215,13 @@ impl View {
         masks
     }
 
-    /// Whether `key` has this version or a newer one here.
+    /// True if `key` has this version or a newer one here.
     pub(crate) fn holds(&self, key: &[u8], sequence: Sequence) -> bool {
         let newest = self.newest(key, Want::Entry);
         newest.is_ok_and(|(version, _)| version.is_some_and(|version| version.stored.sequence >= sequence))
     }
 
-    /// The newest version of `key`, if it is there.
+    /// The newest version of `key`, if the key exists.
     pub(crate) fn get(&self, key: &[u8], want: Want) -> Result<Option<Stored>, ReadError> {
         let (version, hidden) = self.newest(key, want)?;
         let sequence = version.as_ref().map_or(hidden, |version| version.stored.sequence.max(hidden));
@@ -234,7 +234,7 @@ impl View {
         }
     }
 
-    /// The newest record of `key`, be it that it is gone, and the last number of it that is forgotten.
+    /// The newest record of `key`, possibly a deletion, and the last forgotten number of this key.
     pub(crate) fn newest(&self, key: &[u8], want: Want) -> Result<(Option<Version>, Sequence), ReadError> {
         let mut hidden = self.masks.iter().filter(|mask| mask.hides(key, Sequence(0))).map(|mask| mask.up_to).max();
         let mut in_log: Option<(&LogTable, Slot)> = None;
@@ -282,18 +282,18 @@ pub(crate) type Item = (Vec<u8>, Version);
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) items: Vec<Item>,
-    /// Where the next page begins; `None` at the end.
+    /// Start of the next page; `None` at the end.
     pub(crate) next: Option<Vec<u8>>,
 }
 
-/// A source of a page: what a log has in the range, or a shelf.
+/// A source of a page: the records of a log in the range, or a shelf.
 enum Source<'a> {
     Log(&'a LogTable, std::vec::IntoIter<(Box<[u8]>, Slot)>, Option<(Box<[u8]>, Slot)>),
     Shelf(Cursor),
 }
 
 impl Source<'_> {
-    /// Its next key and the number of that version.
+    /// Its next key, and the number of that version.
     fn peek(&self) -> Result<Option<(&[u8], Sequence)>, ReadError> {
         Ok(match self {
             Self::Log(_, _, next) => next.as_ref().map(|(key, slot)| (&**key, slot.head.sequence)),
@@ -320,7 +320,7 @@ impl Source<'_> {
 }
 
 impl View {
-    /// At most `most` keys from `from` on and before `to`, in order, as they are at this moment.
+    /// At most `most` keys from `from` on and before `to`, in order, at this moment.
     pub(crate) fn page(&self, from: &[u8], to: Option<&[u8]>, most: usize, want: Want) -> Result<Page, ReadError> {
         assert!(most > 0, "a page has room");
         let masks = self.all_masks();
@@ -336,7 +336,7 @@ impl View {
             if to.is_some_and(|to| key.as_slice() >= to) {
                 return Ok(page);
             }
-            // A page ends after so many keys that are gone, too, so that none takes for ever.
+            // A page also ends after a number of passed keys, deleted ones included, so that no page takes forever.
             if passed >= 16 * most || page.items.len() >= most || bytes >= PAGE_BYTES {
                 page.next = Some(key);
                 return Ok(page);
@@ -400,7 +400,7 @@ fn least(sources: &[Source<'_>]) -> Result<Option<Vec<u8>>, ReadError> {
     Ok(least.map(<[u8]>::to_vec))
 }
 
-/// The newest version of `key` among the sources, all of which go on behind it.
+/// Takes the newest version of `key` from the sources, and moves each of them past the key.
 fn take(sources: &mut [Source<'_>], key: &[u8], want: Want) -> Result<Version, ReadError> {
     let mut newest: Option<(usize, Sequence)> = None;
     let mut holders = Vec::new();

@@ -1,14 +1,14 @@
-//! The writer: a state machine that gives numbers, appends with one sync for many, and rotates. [`crate::driver`] says
-//! when it makes a step.
+//! The writer: a state machine that gives numbers, appends with one sync for many changes, and rotates. The driver
+//! ([`crate::driver`]) decides when it makes a step.
 //!
-//! 1. It takes what waits, as much as fits into a batch, in the order of arrival.
-//! 2. Each change gets the next number, and its `prepare` may refuse it: it sees the changes before it, the pending
-//!    ones of the same batch included. What is refused has no number.
-//! 3. The batch is appended to the log on duty, with one sync; with two rotations to both at once. If a drive fails
-//!    or is full, the rotation goes on with another one, to which the same batch is appended.
-//! 4. Readers see it, the follower applies it, and then everybody is answered.
+//! 1. It takes waiting changes, up to the size of a batch, in the order of arrival.
+//! 2. Each change gets the next number, and its `prepare` may refuse it: it sees the earlier changes, including the
+//!    pending ones of the same batch. A refused change has no number.
+//! 3. The batch is appended to the log on duty, with one sync; with two rotations to both at once. If a drive fails or
+//!    is full, the rotation continues with another one, to which the same batch is appended.
+//! 4. Readers see it, the follower applies it, and then all callers are answered.
 //!
-//! Invariant: whatever was answered with a number is in a log or a shelf of every rotation that is not behind
+//! Invariant: every change that was answered with a number is in a log or a shelf of every rotation that is not behind
 //! ([`crate::levelling`]).
 
 use crate::accepted::Accepted;
@@ -38,23 +38,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long the writer sleeps if nothing at all is due.
+/// Time that the writer sleeps if nothing at all is due.
 const IDLE: Duration = Duration::from_mins(10);
 
-/// How long it takes at most to notice that a reader has started a drive.
+/// Maximum delay until the writer notices that a reader has started a drive.
 const ROUSED: Duration = Duration::from_secs(5);
 
 /// The reason why a batch is not durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
-    /// It is certain that nothing of it is there.
+    /// Certainly nothing of it exists.
     NoSpace,
     Unknown,
 }
 
 /// A batch that was encoded for one rotation.
 struct Encoded {
-    /// Where each record begins in the file, and its head.
+    /// The offset of each record in the file, and its head.
     places: Vec<(u64, Head)>,
     bytes: u64,
     charged: u64,
@@ -63,11 +63,11 @@ struct Encoded {
 /// The result of a step of the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepResult {
-    /// It did something.
+    /// It did some work.
     Worked,
     /// Nothing waited that it may take.
     Idle,
-    /// Nothing waits any more, and nothing will.
+    /// Nothing waits, and nothing more will come.
     End,
 }
 
@@ -76,15 +76,15 @@ pub(crate) struct Writer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) cycles: Vec<Cycle>,
     pub(crate) follower: Box<dyn Follower>,
-    /// Who waits until the logs before these, one for each rotation, are shelves.
+    /// Callers that wait until the logs before these, one for each rotation, are shelves.
     pub(crate) flushes: Vec<(Vec<LogId>, Answerer)>,
-    /// When the manifest is to have the lengths of logs that have grown.
+    /// Time at which the manifest must receive the lengths of logs that have grown.
     pub(crate) lengths_due: Option<Time>,
 }
 
 impl Writer {
-    /// Takes one message or one batch, if there is one within `patience`. Changes for which there is no room now wait,
-    /// unless that is `forced`: then they are refused.
+    /// Takes one message or one batch, if one arrives within `patience`. Changes without room wait, unless `forced`:
+    /// then they are refused.
     pub(crate) fn step(&mut self, patience: Duration, forced: bool) -> StepResult {
         let wanted = forced || self.admits() || self.is_stuck() || !self.may_retain();
         let result = match self.shared.queue.next(self.shared.config.batch_bytes, wanted, patience) {
@@ -109,27 +109,27 @@ impl Writer {
         result
     }
 
-    /// Leaves everything as the next start wants to find it.
+    /// Leaves everything as the next start expects it.
     pub(crate) fn end(mut self) {
         self.note_last_lengths();
         self.cycles.iter_mut().for_each(Cycle::end);
         self.note_removed();
     }
 
-    /// Writes down how long the open logs are, if they have grown for so long.
+    /// Records the lengths of the open logs, if they have grown for [`EXTENT_AGE`].
     fn note_lengths(&mut self) {
         let now = (self.shared.config.clock)();
         let Some(due) = self.lengths_due.filter(|due| now >= *due) else { return };
         let entries: Vec<_> = self.cycles.iter().filter_map(|cycle| cycle.open_entry(false)).collect();
         let noted = self.shared.note_lengths(|manifest| manifest.extend(entries));
-        // What fails is tried again. Only a crash would show that it is missing.
+        // A failure is tried again. Only a crash would show the missing lengths.
         self.lengths_due = noted.is_err().then_some(due + EXTENT_AGE);
         if let Err(error) = noted {
             tracing::warn!(%error, "lengths of logs are not written down");
         }
     }
 
-    /// Leaves out of the manifest what is gone.
+    /// Removes files that are gone from the manifest.
     fn note_removed(&self) {
         if self.shared.cycles.iter().any(|cycle| !cycle.removed.lock().is_empty())
             && let Err(error) = self.shared.note(|_| ())
@@ -138,7 +138,7 @@ impl Writer {
         }
     }
 
-    /// The same as [`Self::note_lengths`] at the end: nothing grows any more.
+    /// As [`Self::note_lengths`], at the end: no log grows any more.
     fn note_last_lengths(&self) {
         let entries: Vec<_> = self.cycles.iter().filter_map(|cycle| cycle.open_entry(true)).collect();
         if let Err(error) = self.shared.note_lengths(|manifest| manifest.extend(entries)) {
@@ -146,12 +146,12 @@ impl Writer {
         }
     }
 
-    /// Whether anybody waits until logs are shelves.
+    /// True if a caller waits until logs are shelves.
     pub(crate) fn has_flushes(&self) -> bool {
         !self.flushes.is_empty()
     }
 
-    /// How long the writer may sleep.
+    /// The time that the writer may sleep.
     pub(crate) fn patience(&self) -> Duration {
         let now = (self.shared.config.clock)();
         let deadline = |cycle: &Cycle| cycle.still_at().unwrap_or(Time::MAX).min(cycle.shift().next_deadline());
@@ -162,7 +162,7 @@ impl Writer {
         [hangs, readers, lengths].into_iter().flatten().fold(due, Duration::min)
     }
 
-    /// Does what is due.
+    /// Handles everything that is due.
     pub(crate) fn look_around(&mut self) {
         for cycle in &mut self.cycles {
             cycle.look_for_hangs();
@@ -192,7 +192,7 @@ impl Writer {
         }
     }
 
-    /// Answers who waits for logs that are shelves by now.
+    /// Answers callers that wait for logs which are shelves by now.
     fn answer_flushes(&mut self) {
         let last = Sequence(self.shared.last.load(Ordering::Relaxed));
         let mut waiting = Vec::new();
@@ -208,23 +208,23 @@ impl Writer {
         self.flushes = waiting;
     }
 
-    /// Whether every rotation that can take writes at all does.
+    /// True if every rotation that can take writes at all does.
     fn admits(&self) -> bool {
         let mut able = self.cycles.iter().filter(|cycle| !is_stuck(cycle)).peekable();
         able.peek().is_some() && able.all(|cycle| cycle.shift().admits())
     }
 
-    /// Whether one more log may be retained. It is the caller who ends that, not time: nobody is to wait for it.
+    /// True if one more log may be retained. Only the caller can change this, not time, so no change waits for it.
     fn may_retain(&self) -> bool {
         self.cycles.iter().all(|cycle| cycle.retained() < RETAINED_MAX)
     }
 
-    /// Whether nothing is under way after which there would be room.
+    /// True if nothing is running that could make room.
     fn is_stuck(&self) -> bool {
         self.cycles.iter().all(is_stuck)
     }
 
-    /// The rotations that did not take a batch which another one took, take no other before they are level.
+    /// Marks rotations that did not take a batch which another one took: they take no other before they are level.
     fn fall_behind(&mut self, written: &[Result<(), Failure>]) {
         for (cycle, written) in self.cycles.iter_mut().zip(written) {
             if written.is_err() && !cycle.is_behind() {
@@ -233,13 +233,14 @@ impl Writer {
         }
     }
 
-    /// Brings the rotations that are behind up to the other one, where it is time to try that.
+    /// Brings rotations that are behind up to the other one, if it is time to try.
     fn catch_up(&mut self) {
         for number in 0..self.cycles.len() {
             if !self.cycles[number].tries_to_catch_up() {
                 continue;
             }
-            // What nobody can give it is lost to it, until it is healed; all of it, if a drive of it has failed.
+            // Changes that cannot be restored are lost to it until it is healed: all of them, if one of its drives has
+            // failed.
             let lacking = if self.shared.cycles[number].view().missing {
                 Ok(Lacking::all_lost(&self.shared, number))
             } else {
@@ -299,7 +300,7 @@ impl Writer {
         counts.batches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gives numbers. Who is refused is answered at once.
+    /// Gives numbers. A refused change is answered at once.
     fn prepare(&self, batch: Vec<Submission>) -> Vec<Accepted> {
         let mut accepted = Vec::with_capacity(batch.len());
         let mut pending = BTreeMap::new();
@@ -327,7 +328,7 @@ impl Writer {
         accepted
     }
 
-    /// Appends to the rotations `to`, at once. Where a drive fails, that waits until the rotation goes on with another
+    /// Appends to the rotations `to` at once. If a drive fails, this waits until its rotation continues with another
     /// one. Nothing becomes a shelf of one rotation before each of them has its answer ([`crate::levelling`]).
     fn append(&mut self, accepted: &[Accepted], to: Range<usize>) -> Vec<Result<(), Failure>> {
         let first = accepted.first().map(|change| change.sequence);
@@ -348,7 +349,7 @@ impl Writer {
                 Some(message @ Message::Flush(_)) => later.push(message),
                 Some(message) => self.take(message),
                 None if is_driven && self.shared.tasks.run_one() => {}
-                // Time stands still for a caller who waits.
+                // Time stands still for a waiting caller.
                 None if is_driven && has_looked => appends.iter_mut().for_each(Append::give_up),
                 None => {
                     has_looked = true;
@@ -369,7 +370,7 @@ impl Writer {
         appends.into_iter().filter_map(|append| append.result).collect()
     }
 
-    /// Begins to rotate: first those that lack something, which they are given durably, then the others.
+    /// Starts the rotations: first those that lack something, which they receive durably, then the others.
     pub(crate) fn boot(&mut self, opened: Vec<OpenedCycle>, lacking: Vec<Lacking>) {
         let policy = policy(&self.shared.config);
         let mut waiting = Vec::new();
@@ -393,7 +394,7 @@ impl Writer {
         }
     }
 
-    /// Gives the rotation `number` what it lacks, durably.
+    /// Writes to the rotation `number` what it lacks, durably.
     fn level(&mut self, number: usize, lacking: &Lacking) -> Result<(), ReadError> {
         self.cycles[number].levels_from(Some(Sequence(lacking.known.0 + 1)));
         let done = self.write_lacking(number, lacking);
@@ -421,9 +422,9 @@ impl Writer {
 
 /// A batch on its way into the log of a rotation.
 struct Append {
-    /// The write that has begun.
+    /// The write that has started.
     begun: Option<(Encoded, Pending<()>)>,
-    /// A drive that failed may have it all the same.
+    /// True if a failed drive may nevertheless have it.
     is_unknown: bool,
     result: Option<Result<(), Failure>>,
 }
@@ -437,20 +438,20 @@ impl Append {
             && let Some((_, drive)) = cycle.shift().on_duty()
             && cycle.drives[drive.0 as usize].as_ref().is_some_and(|drive| !drive.is_lost())
         {
-            // Somebody else may have made room on the drive.
+            // Another program may have made room on the drive.
             cycle.handle(ShiftEvent::Back(drive));
         }
         Self { begun: begin(cycle, accepted), is_unknown: false, result: None }
     }
 
-    /// There is no room now.
+    /// Ends the append for lack of room.
     fn give_up(&mut self) {
         let failure = if self.is_unknown { Failure::Unknown } else { Failure::NoSpace };
         self.result.get_or_insert(Err(failure));
     }
 
-    /// Waits for the write, and goes on with another drive if it fails. There is a result then, unless the rotation has
-    /// no log on duty now but will have one.
+    /// Waits for the write, and continues with another drive if it fails. Afterwards there is a result, unless the
+    /// rotation has no log on duty now but will have one.
     fn go_on(&mut self, cycle: &mut Cycle, accepted: &[Accepted], deadline: Duration) {
         while self.result.is_none() {
             let Some((encoded, pending)) = self.begun.take().or_else(|| begin(cycle, accepted)) else {
@@ -471,14 +472,14 @@ impl Append {
     }
 }
 
-/// Whether nothing is under way after which the rotation would have room.
+/// True if nothing is running that could make room for the rotation.
 fn is_stuck(cycle: &Cycle) -> bool {
     let shift = cycle.shift();
     (cycle.is_behind() && cycle.log_from().is_none())
         || !shift.admits() && !cycle.is_busy() && shift.next_deadline() == Time::MAX
 }
 
-/// Begins to append the batch to the log on duty; `None` if there is none, or its drive is full.
+/// Starts to append the batch to the log on duty; `None` if there is no such log, or its drive is full.
 fn begin(cycle: &mut Cycle, accepted: &[Accepted]) -> Option<(Encoded, Pending<()>)> {
     cycle.open_log_again();
     if !cycle.shift().admits() {
@@ -502,7 +503,7 @@ fn begin(cycle: &mut Cycle, accepted: &[Accepted]) -> Option<(Encoded, Pending<(
     Some((encoded, drive.begin(move |drive| drive.append(table.medium.as_ref(), &bytes, begin))))
 }
 
-/// The batch is durable in this rotation: readers see it.
+/// Publishes the batch, which is durable in this rotation, to readers.
 fn publish(cycle: &mut Cycle, accepted: &[Accepted], encoded: &Encoded) {
     let Some(open) = cycle.open.as_ref() else { return };
     let mut index = open.table.index.write();
@@ -513,14 +514,14 @@ fn publish(cycle: &mut Cycle, accepted: &[Accepted], encoded: &Encoded) {
     cycle.grew(encoded.bytes, encoded.charged);
 }
 
-/// The append to the log on duty failed: the rotation goes on with another drive, if there is one.
+/// Handles a failed append to the log on duty: the rotation continues with another drive, if it has one.
 fn fail(cycle: &mut Cycle, error: &io::Error, deadline: Duration) -> Failure {
     let Some(open) = cycle.open.as_ref() else { return Failure::Unknown };
     let (drive, table, bytes) = (open.drive, Arc::clone(&open.table), open.bytes);
     let mut failure = Failure::Unknown;
     let mut event = cycle.write_failed(drive, error);
     if is_full(error) {
-        // What was written in part is taken back, so that it never looks like a record that was accepted.
+        // A partial write is cut off, so that it never looks like an accepted record.
         let cut = move |drive: &Drive| {
             table.medium.truncate(bytes)?;
             drive.sync(table.medium.as_ref())
@@ -541,7 +542,7 @@ fn applied(change: &Accepted) -> Applied<'_> {
     Applied { sequence: *sequence, kind: *kind, key, entry, value_bytes: value.len() as u64 }
 }
 
-/// A change that waits, with the checksum of its value.
+/// A waiting change, with the checksum of its value.
 pub(crate) fn submission(kind: Kind, key: Vec<u8>, entry: Vec<u8>, value: Bytes, answerer: Answerer) -> Submission {
     let value_crc = crc32c(&value);
     Submission { kind, key, entry, value, value_crc, prepare: None, answerer }

@@ -1,4 +1,4 @@
-//! What callers are promised beyond reads and writes: conditions, followers, replay, merges, rotation, real files.
+//! Promises to callers beyond reads and writes: conditions, followers, replay, merges, rotation, real files.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The directory below is as it was, whatever is done to a pool that is only looked at.
+/// The directory below stays as it was, for every use of a pool that is opened read-only.
 #[test]
 fn a_look_sees_everything_and_changes_nothing() {
     let world = World::new(1);
@@ -169,8 +169,8 @@ fn what_is_overwritten_and_forgotten_gives_its_room_back() {
     let last = intake.put(b"key/99999", b"", b"stays").expect("it works");
     intake.forget(b"key/", Some(b"key/9"), last).expect("it works");
     intake.flush().expect("it works");
-    // What is left is the label, two shelves at most, which are too few to be merged and whose edges are all that they
-    // have, the log on duty, and the room for the next one.
+    // The label remains, at most two shelves, which are too few to be merged and consist only of their edges, the log
+    // on duty, and the room for the next one.
     wait_until(|| bytes(&world) <= LABEL_BYTES + 2 * EDGES_BYTES + 2 * ROOM_BYTES_MAX);
     assert_eq!(intake.scan(b"", None).count(), 1);
 }
@@ -178,7 +178,7 @@ fn what_is_overwritten_and_forgotten_gives_its_room_back() {
 /// Bytes of a pool's label.
 const LABEL_BYTES: usize = 4096;
 
-/// Bytes of a shelf with next to nothing in it: header, and each of tail and footer twice, in pages of their own.
+/// Bytes of an almost empty shelf: header, and tail and footer twice each, in separate pages.
 const EDGES_BYTES: usize = 5 * 4096;
 
 /// Bytes that a log takes, be it room alone, with the logs of [`config`].

@@ -1,5 +1,5 @@
 //! One place of one file is damaged, and the pool is opened again: each acknowledged key is as it was, or an error;
-//! never missing, and never an older version. What is damaged costs no other record, and with two rotations nothing.
+//! never missing, and never an older version. The damage costs no other record, and with two rotations nothing.
 
 mod common;
 
@@ -12,23 +12,23 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where each record lies, and its key.
+/// The place of each record, and its key.
 type Records = Vec<(Range<usize>, Vec<u8>)>;
 
 /// A pool before it is damaged.
 struct Pool {
     world: World,
-    /// What was acknowledged last of each key; `None` is that it was removed.
+    /// The last acknowledged change of each key; `None` means that it was removed.
     written: BTreeMap<Vec<u8>, Option<Sequence>>,
     drive: usize,
     name: String,
     bytes: Vec<u8>,
     records: Records,
-    /// The end of the first footer: what lies behind it is there twice.
+    /// The end of the first footer: everything after it exists twice.
     enough: usize,
 }
 
-/// The clock is past the time for which background work waits whether anybody appends.
+/// The clock is past the time for which background work waits for further appends.
 fn setting(seed: u64) -> Config {
     let began = Instant::now();
     let clock = move || Time::from_nanos((Duration::from_secs(10) + began.elapsed()).as_nanos() as u64);
@@ -42,14 +42,14 @@ fn open(world: &World, seed: u64) -> Intake {
 /// Keys of the older shelf which the newer one says are forgotten.
 const FORGOTTEN: [&[u8]; 2] = [b"a first", b"a second"];
 
-/// A key of so many bytes: inner nodes of long ones have few children.
+/// A key of this length: inner nodes of long ones have few children.
 fn key(number: u64, bytes: usize) -> Vec<u8> {
     let mut key = format!("key/{number:05}/").into_bytes();
     key.resize(bytes, b'x');
     key
 }
 
-/// Whether a file is of this kind.
+/// True if a file is of this kind.
 fn is(name: &str, kind: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, ending)| ending == kind)
 }
@@ -146,7 +146,7 @@ impl Pool {
         self.written.keys().filter(is_between).cloned().collect()
     }
 
-    /// Opens `world`, twice, and looks at all keys before and after it was mended.
+    /// Opens `world`, twice, and reads all keys before and after the repair.
     fn check(&self, world: &World, damage: &Range<usize>, mends: bool, what: &str) {
         self.check_opened(&open, world, damage, (mends, what));
     }
@@ -219,7 +219,7 @@ impl Pool {
         (0..self.bytes.len()).filter(|at| self.bytes[*at] != 0 && !is_record(at)).collect()
     }
 
-    /// Whether what lies at `at` is somebody's: zeros between a tail and its footer are not.
+    /// True if the byte at `at` has a meaning: zeros between a tail and its footer have none.
     fn is_of_use(&self, at: usize) -> bool {
         self.bytes[at] != 0 || at < 4096 || self.records.iter().any(|(range, _)| range.contains(&at))
     }
@@ -323,7 +323,7 @@ fn both_footers_or_both_tails_cost_no_record() {
     pool.check(&world, &(0..0), true, "both tails");
 }
 
-/// Only a tail says what was forgotten.
+/// Only a tail has the forgotten ranges.
 #[test]
 fn damage_of_one_tail_or_one_footer_brings_nothing_back_that_was_forgotten() {
     for drives in [1, 6] {
@@ -394,7 +394,7 @@ fn with_two_rotations_no_bit_or_sector_of_a_log_costs_anything() {
     }
 }
 
-/// A pool after it was opened a second time: the log of the first time lies beside the next one, which names it.
+/// A pool after it was opened a second time: the first log is next to the second one, which names it.
 fn pool_with_two_logs(drives: usize) -> Pool {
     let mut pool = pool(drives, 12, 30);
     let intake = open(&pool.world, 6);

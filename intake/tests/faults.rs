@@ -1,4 +1,4 @@
-//! Drives that fail, fill and hang: nothing is lost in silence, and the rotation goes on.
+//! Drives that fail, fill and hang: nothing is lost unnoticed, and the rotation continues.
 
 mod common;
 
@@ -82,7 +82,7 @@ fn with_two_copies_a_drive_that_breaks_takes_nothing() {
         assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
         assert_eq!(intake.scan(b"", None).count(), 300);
         assert_eq!(intake.status().copies, 2);
-        // The other rotation gives back what was lost, so that the next one may break, too.
+        // The other rotation restores the lost records, so the next drive may break, too.
         wait_until(|| intake.status().cycles.iter().all(|cycle| !cycle.incomplete));
         let next = (broken + 3) % 6;
         world.set_fault(next, Fault::Broken);
@@ -210,7 +210,7 @@ fn a_rotation_that_fills_is_read_no_more_and_has_everything_once_there_is_room()
         assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
         assert_eq!(intake.get(b"key/00001").expect("the other rotation has it"), None);
         if first == 0 {
-            // What the other one took is in shelves by now, and in no log.
+            // The changes that only the other one took are in shelves by now, and in no log.
             intake.flush().ok();
         }
         (first..first + 3).for_each(|drive| world.set_fault(drive, Fault::None));
@@ -338,7 +338,7 @@ fn what_is_gone_stays_gone_when_a_rotation_gets_back_what_it_lost() {
     }
 }
 
-/// A shelf that rots in one rotation is written anew from the other one, as soon as a merge meets it; and is no loss.
+/// A shelf that rots in one rotation is rewritten from the other one, as soon as a merge finds it; this is no loss.
 #[test]
 fn a_shelf_that_rots_is_written_anew_from_the_other_rotation() {
     for damaged in 0..6 {
@@ -366,7 +366,7 @@ fn a_shelf_that_rots_is_written_anew_from_the_other_rotation() {
         wait_until(|| !found.iter().any(|name| shelves(&world, damaged).contains(name)));
         wait_until(|| intake.status().cycles.iter().all(|cycle| !cycle.incomplete));
         assert_eq!((intake.take_losses(), intake.status().losses), (vec![], 0));
-        // What the other rotation has is not needed for it any more.
+        // It no longer needs the records of the other rotation.
         let others = if damaged < 3 { 3..6 } else { 0..3 };
         others.for_each(|drive| world.set_fault(drive, Fault::Broken));
         put_many(&intake, &mut written, 300..320);
@@ -379,7 +379,7 @@ fn a_shelf_that_rots_is_written_anew_from_the_other_rotation() {
     }
 }
 
-/// What another rotation took alone is not there for want of its drive, and no older version stands for it.
+/// Changes that only another rotation took are lost with its drive, and no older version replaces them.
 #[test]
 fn what_only_the_rotation_with_a_missing_drive_took_is_known_to_be_lost() {
     for (missing, flushes) in [(3, false), (4, false), (5, false), (3, true), (4, true), (5, true)] {
@@ -407,8 +407,8 @@ fn what_only_the_rotation_with_a_missing_drive_took_is_known_to_be_lost() {
     }
 }
 
-/// A change that forgets leaves no record behind, and its number is known all the same: the rotation that has all its
-/// drives lacks nothing.
+/// A change that forgets leaves no record, but its number stays known: the rotation that has all its drives lacks
+/// nothing.
 #[test]
 fn a_number_that_forgot_something_is_missed_by_no_rotation() {
     for (missing, forgotten) in (0..6).flat_map(|missing| [(missing, 20), (missing, 60)]) {

@@ -29,8 +29,8 @@ fn open(world: &World, seed: u64) -> Intake {
     try_open(world, setting(seed)).expect("the pool can be opened")
 }
 
-/// A pool of which the server was killed: some keys in shelves, newer versions of some and further ones in a log. And
-/// what the drives had at an earlier moment.
+/// A pool whose server was killed: some keys in shelves, newer versions of some and further ones in a log. Also the
+/// content of the drives at an earlier moment.
 struct Killed {
     world: World,
     earlier: Vec<Files>,
@@ -240,7 +240,7 @@ fn a_manifest_that_is_gone_damaged_or_older_is_noticed() {
         }
         let refused = try_open(&world, needy(10)).err();
         assert!(matches!(refused, Some(OpenError::Manifest(_))), "{refused:?}");
-        // Who knows what there must be goes on, and has one again.
+        // A caller that knows what must be there continues, and has a manifest again.
         assert_eq!(unreadable(&open(&world, 11), &pool.written, "made anew").len(), 0);
         try_open(&world, needy(12)).expect("it is there again");
     }

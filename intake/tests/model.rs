@@ -33,7 +33,7 @@ fn crash_often(seed: u64, drives: usize) {
     }
 }
 
-/// Opens `world`, which must hold one of `allowed`, goes on for a while, and crashes again.
+/// Opens `world`, which must hold one of `allowed`, continues for a while, and crashes again.
 fn reopen(world: &World, allowed: &[Reference], seed: u64, rng: &mut Rng, depth: u32) {
     let begin = world.position();
     let run = {
@@ -58,7 +58,7 @@ fn reopen(world: &World, allowed: &[Reference], seed: u64, rng: &mut Rng, depth:
     }
 }
 
-/// What is added to the seeds of each repetition.
+/// The offset that is added to the seeds of each repetition.
 fn repetitions() -> impl Iterator<Item = u64> {
     let times = std::env::var("LARDER_SEEDS").map_or(1, |times| times.parse().expect("LARDER_SEEDS is a number"));
     (0..times).map(|number: u64| number * 1_000_000)

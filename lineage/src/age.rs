@@ -1,27 +1,29 @@
-//! The age of a catalog: is it the newest that ever served this rack and this workshop, and are all its records there?
+//! The age of a catalog: is it the newest that ever served this rack and this workshop, and does it have all its
+//! records?
 //!
-//! A catalog that was put back from a backup knows nothing of what was acknowledged since, hands out numbers again, and
-//! takes for alive what was deleted, and for dead what still lived. So that it does no harm to what only the newer one
-//! knows, nothing is removed from the rack while such a catalog is in use, nor any staged file that was ever finished.
+//! A catalog that was restored from a backup knows nothing of data that was acknowledged since. It assigns numbers
+//! again, and takes deleted data for live and live data for dead. To protect data that only the newer catalog knows,
+//! nothing is removed from the rack while such a catalog is in use, nor is any staged file that was ever finished.
 //!
 //! 1. Each run of a server has a random number. The catalog remembers the last [`RUNS_MAX`] of its runs; the workshop
-//!    carries the mark of the last one. A catalog that does not remember the marked run is older, and so is everything
-//!    that follows from it, until the newer one is put back. A catalog that was recovered remembers the mark that the
-//!    workshop had then, though it knows nothing of that run.
-//! 2. A workshop that was lost, or put back together with the catalog, shows nothing. There a drive shows it, when it
-//!    is mounted first in a server's life: a stack of an unknown blob whose header has a higher commit sequence number
-//!    than the catalog was written under a newer one. A staged file shows it in the same way.
-//! 3. Then the catalog remembers of itself that it is older, so that later starts know it as well, however far it has
-//!    got by then; and the mark is replaced by that of the run which wrote the stack, so that the newer catalog is
-//!    known when it is put back.
-//! 4. What is written while the catalog is known to be older is written **aside**: its run says so
-//!    ([`RunStamp::is_aside`]), and it is no sign against the newer catalog, which does not know it either.
-//! 5. A log in front of the catalog shows it as well ([`crate::LogLineage`]). Then the catalog remembers it as in 3,
-//!    and what it logs itself is marked as aside, as in 4; what the log had before is retained for the newest one.
+//!    has the mark of the last one. A catalog that does not remember the marked run is older, and so is everything that
+//!    follows from it, until the newer one is restored. A recovered catalog remembers the mark that the workshop had at
+//!    the recovery, although it knows nothing of that run.
+//! 2. A workshop that was lost, or was restored together with the catalog, shows nothing. Then a drive shows it when it
+//!    is first mounted in a run of the server: a stack of an unknown blob was written under a newer catalog if its
+//!    header has a higher commit sequence number than this one. A staged file shows it in the same way.
+//! 3. The catalog then records that it is older, so that later starts know it as well, however high its own numbers are
+//!    by then. The mark is replaced by that of the run which wrote the stack, so that the newer catalog is recognised
+//!    when it is restored.
+//! 4. Data that is written while the catalog is known to be older is written **aside**: its run says so
+//!    ([`RunStamp::is_aside`]). It is no sign against the newer catalog, which does not know it either.
+//! 5. A log in front of the catalog shows it as well ([`crate::LogLineage`]). The catalog then records it as in 3, and
+//!    marks the batches that it logs itself as aside, as in 4. The earlier content of the log is retained for the
+//!    newest catalog.
 //!
 //! A catalog with missing records is handled in the same way: anything that it does not find may be among those.
 //!
-//! The operator's consent (`accept_older_catalog` in `larder.toml`) ends all that where the newer catalog is lost.
+//! The operator's consent (`accept_older_catalog` in `larder.toml`) ends all of this if the newer catalog is lost.
 
 use crate::run::{RunStamp, Sequence};
 use alloc::borrow::ToOwned;
@@ -32,19 +34,19 @@ use alloc::vec::Vec;
 use model::DriveId;
 use model::sabotage::{Sabotage, is_on};
 
-/// Runs that a catalog remembers. A staged file of an earlier one that nobody knows is kept until it is looked at.
+/// Runs that a catalog remembers. An unknown staged file of an earlier run is kept until it is inspected.
 pub const RUNS_MAX: usize = 256;
 
-/// What shows the age of a catalog that was opened.
+/// The signs of the age of a catalog that was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// The flaw of the catalog, if records of it are missing.
     pub flaw: Option<String>,
-    /// Why the log in front of it has batches that the catalog has not, if that is so.
+    /// Why the log in front of it has batches that the catalog lacks; `None` if it lacks none.
     pub behind_log: Option<String>,
-    /// Why an earlier start found it to be older, if one did.
+    /// Why an earlier start found it to be older; `None` if none did.
     pub found_before: Option<String>,
-    /// Its runs, the last one last; `None` where their record is damaged.
+    /// Its runs, the last one last; `None` if their record is damaged.
     pub runs: Option<Vec<u64>>,
     /// The marks of the workshop over which the catalog was recovered.
     pub adopted: Vec<u64>,
@@ -53,15 +55,15 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// True if the workshop was used last with this catalog, as far as it shows. Where the record of the catalog's runs
-    /// is damaged, the drives have to show it.
+    /// True if the workshop was last used with this catalog, as far as it shows. If the record of the catalog's runs is
+    /// damaged, only the drives can show it.
     pub fn is_used_last(&self) -> bool {
         let is_marked = |run: &u64| self.marked.contains(run);
         let is_last = |runs: &Vec<u64>| runs.iter().any(is_marked);
         self.marked.is_empty() || self.runs.as_ref().is_none_or(is_last) || self.adopted.iter().any(is_marked)
     }
 
-    /// Why the catalog is older than what it belongs to, if something shows that.
+    /// Why the catalog is older than the data that it belongs to, if a sign shows that.
     fn older(&self) -> Option<String> {
         let said = self.behind_log.clone().or_else(|| self.found_before.clone());
         let by_mark = || "the workshop is marked by a run that a newer one knows".to_owned();
@@ -72,9 +74,9 @@ impl Evidence {
 /// A run of the server that begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunStart {
-    /// A random number, from which the run gets its own.
+    /// A random number, from which the run's own number is made.
     pub nonce: u64,
-    /// No blob number from this one on was given out before.
+    /// No blob number from this one on was assigned before.
     pub blobs_end: u64,
     /// No slot from this one on had a file before.
     pub slots_end: u64,
@@ -82,24 +84,24 @@ pub struct RunStart {
     pub sequence: u64,
 }
 
-/// Something to be done to catalog, log or workshop. Orders are carried out one after the other, each of them durably.
+/// A change to the catalog, log or workshop. Orders are executed one after the other, each of them durably.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The log forgets nothing more in this run.
     RetainLog,
-    /// A log that was held until the catalog is kept otherwise is held no more.
+    /// A log that was held until the catalog is stored elsewhere is held no longer.
     ReleaseLog,
-    /// Batches are logged aside from now on, or no more.
+    /// Batches are logged aside from now on, or no longer.
     LogAside(bool),
-    /// The catalog remembers that it is older, and why; or that it counts all the same.
+    /// The catalog records that it is older, and why; or, with `None`, that it counts anyway.
     RememberOlder(Option<String>),
-    /// The catalog remembers these runs of its own, and no others.
+    /// The catalog records these runs as its own, and no others.
     RememberRuns(Vec<u64>),
-    /// The workshop gets the mark of this run, and loses all others after that.
+    /// The workshop gets the mark of this run, and then loses all others.
     MarkWorkshop(u64),
 }
 
-/// What is known of the age of the catalog that a server uses.
+/// The known age of the catalog that a server uses.
 #[derive(Clone, Debug, Default)]
 pub struct Lineage {
     accepted: bool,
@@ -107,12 +109,12 @@ pub struct Lineage {
     flaw: Option<String>,
     /// Set when this run of the server began.
     begun: Option<(RunStart, RunStamp)>,
-    /// Drives that were looked at in this life of the server.
+    /// Drives that were compared with the catalog in this run of the server.
     looked_at: BTreeSet<DriveId>,
 }
 
 impl Lineage {
-    /// Nothing is known yet. `accepted` if the operator says that this catalog is the newest there is.
+    /// Nothing is known yet. `accepted` is true if the operator says that this catalog is the newest there is.
     pub fn new(accepted: bool) -> Self {
         Self { accepted, ..Self::default() }
     }
@@ -122,7 +124,7 @@ impl Lineage {
         evidence.flaw.is_none() && (self.accepted || evidence.older().is_none())
     }
 
-    /// A run begins, before anything is given out, removed or staged. What is to be done, in this order.
+    /// Begins a run, before any number is assigned and anything is removed or staged. Returns the orders, in sequence.
     pub fn begin(&mut self, evidence: Evidence, start: RunStart) -> Vec<Order> {
         assert!(self.begun.is_none(), "a run begins once");
         let run = RunStamp::of_nonce(start.nonce);
@@ -139,25 +141,25 @@ impl Lineage {
             orders.push(Order::LogAside(false));
             if older.is_some() {
                 orders.push(Order::RememberOlder(None));
-                // It does not have all of its earlier runs: what was staged in those and is unknown is no garbage.
+                // It lacks some of its earlier runs: unknown files that those staged are no garbage.
                 runs = vec![run.run];
             }
         } else if let Some(why) = older {
             orders.extend(evidence.behind_log.map(|why| Order::RememberOlder(Some(why))));
-            // From the mark in the log on, which comes with the next batch, what was there before is retained for the
-            // newest copy. The mark of the workshop stays: by that the newer catalog is known when it comes back.
+            // The next batch puts the mark into the log; the earlier content of the log is retained for the newest
+            // copy. The mark of the workshop stays: it identifies the newer catalog when that comes back.
             orders.extend([Order::LogAside(true), Order::ReleaseLog, Order::RememberRuns(runs)]);
             self.older = Some(why);
             return orders;
         }
-        // The catalog knows the run before the workshop is marked by it, so that a crash in between leaves a mark that
-        // the catalog knows; or, in the first start of all, none.
+        // The catalog knows the run before the workshop gets its mark. So a crash in between leaves a mark that the
+        // catalog knows, or none in the very first start.
         orders.extend([Order::RememberRuns(runs), Order::MarkWorkshop(run.run)]);
         orders
     }
 
-    /// Something was found that `stamp` wrote under a newer catalog than this, and `why` says so. What is to be done,
-    /// so that later starts know it as well.
+    /// Data was found that `stamp` wrote under a newer catalog than this one, as `why` explains. Returns the orders by
+    /// which later starts know it as well.
     pub fn found_newer(&mut self, stamp: RunStamp, why: String) -> Vec<Order> {
         if self.accepted || self.older.is_some() {
             return Vec::new();
@@ -173,28 +175,28 @@ impl Lineage {
         self.accepted
     }
 
-    /// Why the catalog is taken for older than the rack or the workshop, if it is.
+    /// Why the catalog is considered older than the rack or the workshop; `None` if it is not.
     pub fn older(&self) -> Option<&str> {
         self.older.as_deref()
     }
 
-    /// Why records of the catalog are missing, if some are.
+    /// Why records of the catalog are missing; `None` if none are.
     pub fn incomplete(&self) -> Option<&str> {
         self.flaw.as_deref()
     }
 
-    /// True if what this catalog does not know, or has no more use for, may be removed from the rack.
+    /// True if data that this catalog does not know, or no longer needs, may be removed from the rack.
     pub fn may_remove(&self) -> bool {
         (self.older.is_none() && self.flaw.is_none()) || is_on(Sabotage::OlderCatalogTrusted)
     }
 
-    /// True if the file of a slot that this catalog has no more use for may be removed: any, unless there is a newer
-    /// catalog. That knows of nothing that this run has done, and counts on what was staged before.
+    /// True if the file of a slot that this catalog no longer needs may be removed: any, unless there is a newer
+    /// catalog. That one knows nothing of this run, and relies on the files that were staged before it.
     pub fn may_free(&self, slot: u64) -> bool {
         self.may_remove() || slot >= self.start().slots_end
     }
 
-    /// This run, as what it writes to the rack names it.
+    /// The stamp of this run, which marks the data that it writes to the rack.
     pub fn stamp(&self) -> RunStamp {
         let run = self.begun.map(|(_, run)| run).unwrap_or_default();
         RunStamp { is_aside: self.older.is_some(), ..run }
@@ -210,37 +212,38 @@ impl Lineage {
         self.begun.is_some() && !self.accepted && self.looked_at.insert(drive)
     }
 
-    /// A look at `drive` came to nothing: the next mount looks again.
+    /// A look at `drive` failed: the next mount looks again.
     pub fn look_again(&mut self, drive: DriveId) {
         self.looked_at.remove(&drive);
     }
 
-    /// True if something that this catalog does not know was written under a newer one: by `stamp`, at the catalog's
-    /// commit sequence number `sequence`. What was written aside is no sign.
+    /// True if data that this catalog does not know was written under a newer one: by `stamp`, at the catalog's commit
+    /// sequence number `sequence`. Data that was written aside is no sign.
     pub fn is_newer(&self, stamp: RunStamp, sequence: u64) -> bool {
         stamp.run != self.stamp().run && is_newer_than(stamp, sequence, Sequence(self.start().sequence))
     }
 
-    /// True if nobody can ever want a staged file that the catalog does not know. `stamp` is the run that wrote it;
-    /// `None` if its footer is damaged, which may be a newer catalog's. `runs` are the catalog's runs before this one.
+    /// True if no catalog can ever need a staged file that this one does not know. `stamp` is the run that wrote it;
+    /// `None` if its footer is damaged, in which case it may be a newer catalog's. `runs` are the catalog's runs before
+    /// this one.
     ///
-    /// Everything that was acknowledged in a run before the catalog's last one is in the catalog: that last run began
-    /// with all of it. What was staged in such a run and is not known was never acknowledged, or is gone. In the last
-    /// run the catalog may be a copy that was made while the server ran; what was staged then is kept until the next
-    /// start.
+    /// Everything that was acknowledged in a run before the catalog's last one is in the catalog, because that last run
+    /// began with all of it. An unknown file that was staged in such a run was never acknowledged, or its data is gone.
+    /// In the last run, the catalog may be a copy that was made while the server ran; files that were staged then are
+    /// kept until the next start.
     pub fn is_garbage(&self, stamp: Option<RunStamp>, runs: &[u64]) -> bool {
         let Some((_, before)) = runs.split_last() else { return false };
         self.may_remove() && stamp.is_some_and(|stamp| before.contains(&stamp.run))
     }
 }
 
-/// True if `stamp` wrote something under a catalog newer than one with the commit sequence number `newest`, at
-/// `sequence`, which that one does not know.
+/// True if `stamp` wrote something at `sequence` under a catalog newer than one with the commit sequence number
+/// `newest`, which does not know it.
 pub fn is_newer_than(stamp: RunStamp, sequence: u64, newest: Sequence) -> bool {
     !stamp.is_aside && sequence > newest.0
 }
 
-/// `runs` and `run`; of all those the last [`RUNS_MAX`].
+/// `runs` and then `run`; only the last [`RUNS_MAX`] of them.
 fn with_run(mut runs: Vec<u64>, run: u64) -> Vec<u64> {
     runs.push(run);
     runs.drain(..runs.len().saturating_sub(RUNS_MAX));

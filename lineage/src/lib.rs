@@ -1,7 +1,7 @@
-//! Lineage: which copy of something is the newest, and whose a medium is.
+//! Lineage: the newest copy of a thing, and the owner of a medium.
 //!
-//! People copy data directories, put backups back, move drives and lose disks. Then two copies of the same thing exist,
-//! or one that lacks what was acknowledged since. This crate has every rule by which Larder tells them apart:
+//! People copy data directories, restore backups, move drives and lose disks. Then there are two copies of the same
+//! thing, or one that lacks acknowledged data. This crate has every rule by which Larder distinguishes them:
 //!
 //! - **runs** ([`RunId`]): each run of a server has a random number. Media, staged files and stacks name the run that
 //!   wrote them; a data directory and a catalog remember their own runs;
@@ -11,8 +11,8 @@
 //! - the log in front of a catalog, in which each copy **marks** what it logs ([`LogLineage`]);
 //! - the **owner** of a medium ([`OwnRuns`]).
 //!
-//! Everything here is a function of what was found: no I/O, no clock, no randomness. The caller reads the media, brings
-//! the evidence, and carries out [`Order`]s one after the other.
+//! Everything here is a function of what was found: no I/O, no clock, no randomness. The caller reads the media,
+//! supplies the evidence, and executes [`Order`]s one after the other.
 //!
 //! Invariant: a copy that may not be the newest one is never ordered to remove anything that only a newer one knows.
 

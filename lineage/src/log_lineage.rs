@@ -1,15 +1,15 @@
-//! The log in front of a catalog: which copy logged each batch.
+//! The log in front of a catalog: the copy of the catalog that logged each batch.
 //!
-//! An older copy that uses the log marks its batches as **aside**: they are of a copy that is not the newest one. Each
-//! mark has the last number of the newest copy, as far as the log has shown it. So the newest copy knows, when it is
-//! put back, that these batches are not its own, and that it lacks nothing. It marks its own batches as **newest**, for
-//! as long as the log may have batches aside. A copy that is found to be older by other signs, later, has shown until
-//! then that everything in the log leads to it: its mark says that the log knows nothing of the newest one.
+//! An older copy that uses the log marks its batches as **aside**: they belong to a copy that is not the newest one.
+//! Each mark has the last number of the newest copy, as far as the log has shown it. So when the newest copy is
+//! restored, it knows that these batches are not its own, and that it lacks nothing. It marks its own batches as
+//! **newest** as long as the log may have batches aside. If a copy is found to be older only later, by other signs,
+//! then everything in the log led to it until then: its mark says that the log does not know the newest copy.
 //!
-//! Every batch has its mark, and not the first one alone. A log forgets its files in any order, and a pool may lack a
-//! drive for a while, so that any of the entries may be missing at a start. Entries of an earlier Larder have no mark
-//! behind the first one: they are of the same copy as the entry before. Numbers grow along the log whatever copies use
-//! it, so that the log says of each of its numbers whether it is aside.
+//! Every batch has a mark, not the first one alone. A log forgets its files in any order, and a pool may lack a drive
+//! for a while, so any entry may be missing at a start. In the entries of an earlier Larder only the first one of a
+//! copy has a mark: entries after it belong to the same copy. Numbers increase along the log whichever copy uses it, so
+//! the log determines for each of its numbers if it is aside.
 
 use crate::run::Sequence;
 use alloc::borrow::ToOwned;
@@ -17,36 +17,37 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A statement on the copy of the store that a log is used with from here on.
+/// A statement about the copy of the store that uses the log from here on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// It is not the newest one: its batches are of no concern to any other copy.
+    /// It is not the newest one: its batches do not concern any other copy.
     Aside {
-        /// The newest one has this batch, and every one of its own before. 0 if the log does not know it.
+        /// The newest copy has this batch and every one of its own before. 0 if the log does not know it.
         newest: Sequence,
     },
     /// It is the newest one.
     Newest,
 }
 
-/// What a log says of the copies that were used with it, as it was read when the store was opened, and of the one that
-/// has used it since.
+/// The log's record of the copies that were used with it, as read when the store was opened, and of the copy that has
+/// used it since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogLineage {
     /// The highest number in the log.
     last: Sequence,
-    /// The last mark is [`Mark::Newest`]: batches aside may be where the log cannot be read just now.
+    /// The last mark is [`Mark::Newest`]: a part of the log that cannot be read now may have batches aside.
     is_marked_newest: bool,
-    /// The highest one that the newest copy has, as far as the log shows that it is not this one.
+    /// The highest number that the newest copy has, as far as the log shows that it is not this copy.
     newest: Sequence,
-    /// The numbers that are aside: from the first one of each range to before the second.
+    /// The numbers that are aside: from the first one of each range to before the second. A range without a second one
+    /// is open.
     aside: Vec<(Sequence, Option<Sequence>)>,
-    /// Entries that cannot be read, and may be of batches that the store has not.
+    /// Entries that cannot be read, and may contain batches that the store lacks.
     damaged: u64,
 }
 
 impl LogLineage {
-    /// The next entry of the log: batch `sequence`. The store itself is at `at`.
+    /// Adds the next entry of the log: batch `sequence`. The store itself is at `at`.
     pub fn read(&mut self, sequence: Sequence, mark: Option<Mark>, at: Sequence) {
         self.last = self.last.max(sequence);
         if let Some(Mark::Aside { newest }) = mark {
@@ -68,7 +69,7 @@ impl LogLineage {
         self.damaged += 1;
     }
 
-    /// The entry that was read last follows on what the store has: nothing is missing in between.
+    /// The last entry that was read follows on the state of the store: nothing is missing in between.
     pub fn follows(&mut self) {
         self.damaged = 0;
     }
@@ -78,12 +79,12 @@ impl LogLineage {
         self.last
     }
 
-    /// True if what was logged last was logged aside.
+    /// True if the last batch was logged aside.
     pub fn is_aside(&self) -> bool {
         self.aside.last().is_some_and(|(_, end)| end.is_none())
     }
 
-    /// Why the log has acknowledged batches that the store at `at` has not, if that is so.
+    /// Why the log has acknowledged batches that the store at `at` lacks; `None` if it has none.
     pub fn behind(&self, at: Sequence) -> Option<String> {
         if self.damaged > 0 {
             return Some(format!("{} entries of the catalog's log cannot be read", self.damaged));
@@ -99,12 +100,12 @@ impl LogLineage {
         is_aside.then(|| "its log says that it went on from a copy that was not the newest one".to_owned())
     }
 
-    /// The store at `at` uses the log from here on. True if nothing in the log leads to it: it is **ahead**, made
-    /// again from the log without a word there.
+    /// The store at `at` uses the log from here on. True if nothing in the log leads to it: the store is **ahead**,
+    /// because it was remade from the log and the log has no entry for that.
     pub fn use_by(&mut self, at: Sequence) -> bool {
         let is_ahead = at > self.last;
         if self.behind(at).is_none() && !is_ahead {
-            // All of it leads here: if this copy is found to be older, the log knows nothing of the newest one.
+            // The whole log leads to this copy: if it is found to be older, the log does not know the newest one.
             self.newest = Sequence(0);
         }
         is_ahead
@@ -118,7 +119,8 @@ impl LogLineage {
         (self.is_marked_newest || !self.aside.is_empty()).then_some(Mark::Newest)
     }
 
-    /// Batch `sequence` has this mark. True if batches aside begin with it: what the log had before is to be retained.
+    /// Batch `sequence` has this mark. True if batches aside begin with it: the earlier content of the log is to be
+    /// retained.
     pub fn marked(&mut self, sequence: Sequence, mark: Mark) -> bool {
         let begins_aside = mark != Mark::Newest && !self.is_aside();
         self.is_marked_newest = mark == Mark::Newest;
@@ -193,7 +195,7 @@ mod tests {
             let there: Vec<(u64, Option<Mark>)> = there.collect();
             assert_eq!(read(&there, 12).behind(Sequence(12)), None, "the newest copy and {there:?}");
             for of_older in [7, 8, 11] {
-                // The last entry of all stays, whatever is forgotten.
+                // The last entry of all is never forgotten.
                 let shown = there.iter().any(|(at, _)| *at == 12);
                 assert!(!shown || read(&there, of_older).behind(Sequence(of_older)).is_some(), "{of_older}: {there:?}");
             }
@@ -225,7 +227,7 @@ mod tests {
         let mut lineage = read(&[(5, None)], 5);
         assert!(!lineage.use_by(Sequence(5)));
         assert_eq!(lineage.mark_due(true), Some(aside_of(0)));
-        // A copy that was made again from the log keeps what the log says of the newest one.
+        // A copy that was made again from the log keeps the log's knowledge of the newest one.
         let mut lineage = read(&[(5, None)], 5);
         assert!(lineage.use_by(Sequence(9)));
         assert_eq!(lineage.mark_due(true), Some(aside_of(5)));

@@ -1,4 +1,4 @@
-//! The owner of a medium: is its mark this data directory's own?
+//! The owner of a medium: does its mark belong to this data directory?
 
 use crate::run::RunId;
 use alloc::collections::BTreeSet;
@@ -19,7 +19,7 @@ pub struct OwnRuns {
 
 impl OwnRuns {
     /// True if a medium that `run` marked at `marked_ms` belongs to this directory. A mark of an unknown run is another
-    /// server's: the directory is a copy, or was put back from a backup.
+    /// server's: the directory is a copy, or was restored from a backup.
     pub fn owns(&self, run: RunId, marked_ms: u64) -> bool {
         self.known.contains(&run) || self.current == Some(run) || marked_ms <= self.accepted_ms
     }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// The highest bit of a run's number, as stacks and staged files have it: they were written under an older catalog.
+/// The highest bit of a run's number in stacks and staged files: set if they were written under an older catalog.
 const ASIDE: u64 = 1 << 63;
 
 /// A run of a server: a random number, never 0.
@@ -15,7 +15,7 @@ impl fmt::Display for RunId {
     }
 }
 
-/// A run, as a stack or a staged file names the one that wrote it.
+/// The run that wrote a stack or a staged file, as these name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunStamp {
     /// The number of the run, below 2^63; 0 if it is not known.
@@ -31,19 +31,20 @@ impl RunStamp {
         Self { run: (nonce & !ASIDE).max(1), is_aside: false }
     }
 
-    /// As a header or a footer has it.
+    /// Decodes the form in a header or a footer.
     pub fn from_bits(bits: u64) -> Self {
         Self { run: bits & !ASIDE, is_aside: bits & ASIDE != 0 }
     }
 
-    /// As a header or a footer has it.
+    /// The form in a header or a footer.
     pub fn bits(self) -> u64 {
         assert!(self.run & ASIDE == 0, "a run's number leaves the highest bit free");
         self.run | if self.is_aside { ASIDE } else { 0 }
     }
 }
 
-/// The number of a batch of the catalog: each that is committed gets one above all before it. Not gapless.
+/// The number of a batch of the catalog. Each committed batch gets a higher number than all before it; there may be
+/// gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub u64);
 
@@ -52,7 +53,7 @@ pub struct Sequence(pub u64);
 pub struct Generation(pub u64);
 
 impl Generation {
-    /// That of the next version.
+    /// The generation of the next version.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)

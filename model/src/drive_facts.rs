@@ -1,40 +1,40 @@
-//! What a drive says and shows of itself: its health, and what it does about its power by itself. As it is asked for,
-//! stored and reported.
+//! The facts that a drive reports: its health, and the power changes that it makes by itself. The types have the form
+//! in which these facts are requested, stored and reported.
 
 use alloc::string::String;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The health of a disk, as far as it says it; `None` is what it does not say. The order of the fields is that of
-/// records in the catalog.
+/// The health of a disk, as far as the disk reports it; `None` for values that it does not report. The order of the
+/// fields is that of records in the catalog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Smart {
-    /// Sectors that were bad and lie elsewhere now: reallocated sectors, or the list of grown defects.
+    /// Bad sectors that were remapped: reallocated sectors, or the list of grown defects.
     pub reallocated_sectors: Option<u64>,
     /// Sectors that could not be read, and are reallocated or cleared when they are written.
     pub pending_sectors: Option<u64>,
-    /// Sectors that a scan of the disk's own could not read, or reads that failed for good.
+    /// Sectors that the disk's own scan could not read, or reads that failed permanently.
     pub uncorrectable: Option<u64>,
     /// Errors on the cable.
     pub link_errors: Option<u64>,
-    /// Starts of the platters in its life, by whomever.
+    /// Starts of the platters in its life, from any cause.
     pub starts: Option<u64>,
-    /// The starts that the disk is made for.
+    /// The starts that the disk is rated for.
     pub starts_rated: Option<u64>,
     /// Times that the heads were loaded.
     pub loads: Option<u64>,
-    /// The loads that the disk is made for.
+    /// The loads that the disk is rated for.
     pub loads_rated: Option<u64>,
     /// Hours with power.
     pub power_on_h: Option<u64>,
-    /// Degrees Celsius, at that moment.
+    /// Degrees Celsius at the time of the report.
     pub temperature_c: Option<i16>,
-    /// True if the disk expects to fail. ATA disks do not say it.
+    /// True if the disk expects to fail. ATA disks do not report it.
     pub predicts_failure: Option<bool>,
 }
 
 impl Smart {
-    /// Sectors that were reallocated or wait to be, if the disk says either.
+    /// Sectors that were reallocated or wait to be; `None` if the disk reports neither.
     pub fn bad_sectors(&self) -> Option<u64> {
         let said = self.reallocated_sectors.is_some() || self.pending_sectors.is_some();
         let sum = self.reallocated_sectors.unwrap_or(0).saturating_add(self.pending_sectors.unwrap_or(0));
@@ -42,18 +42,18 @@ impl Smart {
     }
 }
 
-/// Power-up in standby (PUIS): whether platters stay still when the disk gets its power. Stored and reported by its
+/// Power-up in standby (PUIS): the behaviour of the platters when the disk gets its power. Stored and reported by its
 /// name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerUpInStandby {
-    /// The disk cannot: it starts with its power, or when its cable lets it.
+    /// Not supported: the disk starts with its power, or when its cable allows it.
     Unsupported,
-    /// It could, and starts with its power.
+    /// Supported but off: it starts with its power.
     Disabled,
-    /// It waits. What needs the medium starts it.
+    /// It waits. An access to the medium starts it.
     Enabled,
-    /// It waits for SET FEATURES 07h. libata sends that by itself when it finds the disk, so that under Linux such a
-    /// disk starts when the kernel probes it.
+    /// It waits for SET FEATURES 07h. libata sends that by itself when it finds the disk, so under Linux the disk
+    /// starts when the kernel probes it.
     EnabledUntilSpunUp,
 }
 
@@ -84,16 +84,16 @@ impl<'de> Deserialize<'de> for PowerUpInStandby {
     }
 }
 
-/// What a disk, and the kernel with it, does about its power by itself; `None` is what is not known.
+/// The power changes that a disk, and the kernel for it, make by themselves; `None` for unknown values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PowerHabits {
     /// True if the kernel starts it by itself upon I/O while it is stopped (`allow_restart`).
     pub allow_restart: Option<bool>,
-    /// Whether platters stay still when it gets its power.
+    /// The behaviour of the platters when the disk gets its power.
     pub power_up_in_standby: Option<PowerUpInStandby>,
     /// The level of Advanced Power Management, if that is on; below 128 it may stop its platters by itself.
     pub apm_level: Option<u8>,
-    /// True if it may stop its platters by timers of its own (Extended Power Conditions).
+    /// True if its own timers may stop its platters (Extended Power Conditions).
     pub epc_enabled: Option<bool>,
 }
 
@@ -102,9 +102,9 @@ pub struct PowerHabits {
 pub struct UnaskedWake {
     /// When it was found awake, in milliseconds of the Unix epoch.
     pub found_ms: u64,
-    /// True if it woke by itself: nobody had sent it anything.
+    /// True if it woke by itself: nothing had been sent to it.
     pub by_itself: bool,
-    /// What the kernel's counters show of the likely cause, for people.
+    /// The likely cause by the kernel's counters, for people.
     pub cause: String,
 }
 

@@ -1,4 +1,4 @@
-//! Ids. Each kind is a plain number in a type of its own, so that no two kinds can be mixed up.
+//! Ids. Each kind is a plain number in its own type, so that no two kinds can be mixed up.
 
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ id!(
     GroupId(u32), "g"
 );
 id!(
-    /// A class: groups that collide fully, one of which may be active at a time (Pelican, section 3).
+    /// A class: groups that collide fully, so only one of them may be active at a time (Pelican, section 3).
     ClassId(u32), "c"
 );
 id!(

@@ -1,6 +1,6 @@
-//! The description of a rack: drives, the resources they share, and what fails together.
+//! The description of a rack: drives, the resources they share, and the drives that fail together.
 //!
-//! A [`RackDraft`] is a description as given; [`RackSpec::validated`] makes of it what everything else relies on.
+//! A [`RackDraft`] is a description as given; [`RackSpec::validated`] turns it into one that all other code relies on.
 //! Invariants of a [`RackSpec`]:
 //! - every drive is in exactly one domain of each resource and of each kind of failure domain (Pelican, section 2);
 //! - drive ids are 0, 1, 2, ...; domain ids of a resource are 0, 1, 2, ... and none is empty;
@@ -92,13 +92,13 @@ impl RackSpec {
         of_one.fold(most, u64::min)
     }
 
-    /// Whether nobody controls the power of drive `id`: it counts as active at all times.
+    /// True if drive `id` has no power control: it counts as active at all times.
     #[inline]
     pub fn is_always_on(&self, id: DriveId) -> bool {
         self.drive(id).power == DrivePower::None
     }
 
-    /// How many drives count as active at all times: those without power control, and those of the pool.
+    /// The number of drives that count as active at all times: those without power control, and those of the pool.
     pub fn always_on_drives(&self) -> u64 {
         let drives = self.0.drives.iter().filter(|drive| drive.power == DrivePower::None).count();
         (drives + self.0.pool.len()) as u64
@@ -114,7 +114,7 @@ impl RackSpec {
         counts
     }
 
-    /// The power that a drive counts for which may spin, or start, at any moment, in milliwatts.
+    /// The power that is counted for a drive that may spin, or start, at any moment, in milliwatts.
     pub fn always_on_mw(&self) -> u64 {
         let Watts { spin_up_mw, active_mw, .. } = self.0.profile.watts;
         u64::from(spin_up_mw.max(active_mw))

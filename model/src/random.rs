@@ -3,7 +3,7 @@
 //! SplitMix64 (Steele, Lea, Flood 2014). A library's generator may change its stream between versions, and then every
 //! seed in a test, a scenario or a report would give other results.
 
-/// A deterministic stream of numbers. Each kind of thing draws from a stream of its own, independent of all others.
+/// A deterministic stream of numbers. Each kind of thing draws from its own stream, independent of all others.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,
@@ -15,7 +15,7 @@ impl Rng {
         Self { state: seed }
     }
 
-    /// A stream of its own for the thing numbered `salt` under `seed`.
+    /// The separate stream of the thing numbered `salt` under `seed`.
     #[inline]
     pub fn for_thing(seed: u64, salt: u64) -> Self {
         let mut mixer = Self::new(seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17));

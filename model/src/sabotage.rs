@@ -1,8 +1,8 @@
-//! Sabotage: known bugs that a test switches on at run time, to show that the torture catches each of them.
+//! Sabotage: known bugs that a test switches on at run time, to show that the torture test catches each of them.
 //!
-//! Only the feature `sabotage` compiles them in, which nothing but a test of `torture` asks for; the binary refuses to
-//! be built with it. Without the feature [`is_on`] is `false` at compile time, and the places that ask are as if they
-//! did not.
+//! Only the feature `sabotage` compiles them in. Only a test of `torture` uses that feature; the binary refuses to be
+//! built with it. Without the feature [`is_on`] is `false` at compile time, so the places that call it behave as if
+//! they did not.
 //!
 //! Invariant: a bug is on for the thread that switched it on, and for no other.
 
@@ -11,7 +11,7 @@
 pub enum Sabotage {
     /// A drive is used although it shows another one's label.
     DriveLabelUnchecked,
-    /// A stack is removed by its name, whatever its header shows.
+    /// A stack is removed by its name, without a check of its header.
     StackIdentityUnchecked,
     /// The checksum of a record of the catalog is not compared.
     RecordChecksumIgnored,
@@ -23,7 +23,7 @@ pub enum Sabotage {
     NoDeadline,
     /// The right to a change is checked when the request is admitted, and not when it is committed.
     RightsCheckedEarly,
-    /// The workshop is swept on the word of a catalog whose log was not synced after it was opened.
+    /// The workshop is swept by a catalog whose log was not synced after it was opened.
     SweepBeforeCheckpoint,
     /// Stacks count as durable without a sync.
     StackSyncSkipped,
@@ -31,33 +31,33 @@ pub enum Sabotage {
     StagedSyncSkipped,
     /// Staged files are freed when their blob is written, before it was read back and committed.
     FreeBeforeVerify,
-    /// The ledger gives one permit too many.
+    /// The ledger grants one permit too many.
     LedgerOffByOne,
-    /// Some reads of the catalog are answered as of before the last change.
+    /// Some reads of the catalog return the state before the last change.
     StaleCatalogRead,
     /// A fragment is rebuilt with the index of its neighbour.
     WrongFragmentIndex,
     /// Operations are overtaken by any amount: o - t <= u is not checked.
     OvertakeUnchecked,
-    /// The stacks of a dead blob are removed while somebody reads it.
+    /// The stacks of a dead blob are removed during a read of it.
     HoldIgnored,
-    /// A catalog that was put back from a backup is taken for the newest.
+    /// A catalog that was restored from a backup is taken for the newest.
     OlderCatalogTrusted,
-    /// Starts of drives are not remembered.
+    /// Starts of drives are not stored.
     StartsNotRemembered,
     /// A drive is used although its label is gone.
     MissingLabelIgnored,
-    /// A drive is used although it is a copy of another one, which is in its own place.
+    /// A drive is used although it is a copy of another drive, which is in its own place.
     CloneBelieved,
-    /// What nobody counts on a drive that is back is left there.
+    /// Uncounted data on a drive that is back is left there.
     LeftOversForgotten,
-    /// A recovery takes what it finds last for the newest.
+    /// A recovery takes the copy that it finds last for the newest.
     RecoverTakesTheLast,
     /// A log has records before the manifest names it.
     ManifestWrittenLate,
-    /// A dead log is removed before the manifest says that it is dead.
+    /// A dead log is removed before the manifest records that it is dead.
     RemovedBeforeManifest,
-    /// A rotation that lost something is taken for one that has everything.
+    /// A rotation that lost records is taken for a complete one.
     CopyBelievedComplete,
     /// A recovery marks the workshop as its own before its catalog is in place.
     RecoverMarksItsSource,
@@ -91,7 +91,7 @@ mod switched {
         ON.get() == Some(bug)
     }
 
-    /// From now on `bug` is on for this thread, and no other; with `None` none is.
+    /// From now on `bug` is on for this thread alone; with `None` no bug is.
     pub fn switch(bug: Option<Sabotage>) {
         ON.set(bug);
     }

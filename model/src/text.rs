@@ -1,13 +1,15 @@
-//! Reads rack descriptions, and writes them ([`write()`]). `docs/racks.md` is the grammar for people.
+//! Reads and writes rack descriptions; [`write()`] writes them. `docs/racks.md` is the grammar for people.
 //!
 //! 1. The TOML parser builds a tree whose keys and values have their places in the text.
-//! 2. `rack` makes a [`RackDraft`](crate::RackDraft) of it; unknown keys, wrong types and wrong units are errors at
+//! 2. `rack` makes a [`RackDraft`](crate::RackDraft) from it; unknown keys, wrong types and wrong units are errors at
 //!    their place.
-//! 3. [`RackSpec::validated`] checks the draft. If it fails, the key it names is looked up in the tree for its place.
+//! 3. [`RackSpec::validated`] checks the draft. If it fails, the place of the key in the error is looked up in the
+//!    tree.
 //!
 //! Invariants:
-//! - Every error has file, line and column, says what is wrong, and then what to write instead.
-//! - No input makes it panic. Memory is bounded by the most drives of a rack, whatever numbers the text has.
+//! - Every error has file, line and column, the fault, and then the text to write instead.
+//! - No input makes it panic. The maximum number of drives of a rack bounds memory, regardless of the numbers in the
+//!   text.
 
 #![cfg(feature = "toml")]
 
@@ -38,16 +40,16 @@ pub const SHIPPED: [(&str, &str); 3] = [
     ("nas8", include_str!("../../racks/nas8.toml")),
 ];
 
-/// The rack that `text` describes. `origin` names the text in messages, such as the path of its file.
+/// Returns the rack that `text` describes. `origin` names the text in messages, for example by the path of its file.
 ///
 /// # Errors
-/// The first thing that is wrong, with its line and column.
+/// The first fault, with its line and column.
 pub fn parse(text: &str, origin: &str) -> Result<RackSpec, TextError> {
     parse_at(text).map_err(|fault| fault.located(text, origin))
 }
 
-/// The error `message` at the value of `key` (such as `group_drives`), for a description that is valid but cannot be
-/// used; `origin` as for [`parse`].
+/// Returns the error `message` at the value of `key` (for example `group_drives`), for a valid description that cannot
+/// be used; `origin` as for [`parse`].
 pub fn complaint(text: &str, origin: &str, key: &str, message: String) -> TextError {
     let span = DeTable::parse(text).map_or(0..0, |root| tree::locate(root.get_ref(), key));
     Fault { span, message }.located(text, origin)
@@ -65,7 +67,7 @@ fn parse_at(text: &str) -> Result<RackSpec, Fault> {
     RackSpec::validated(draft).map_err(|error| Fault::new(tree::locate(root.get_ref(), &error.key), error.message))
 }
 
-/// Reads a size in bytes, such as `"4.55 TB"`.
+/// Reads a size in bytes, for example `"4.55 TB"`.
 ///
 /// # Errors
 /// Its fault, and the text to write instead.
@@ -73,7 +75,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     units::SIZE.parse(text)
 }
 
-/// Reads a duration, such as `"13.5 s"`.
+/// Reads a duration, for example `"13.5 s"`.
 ///
 /// # Errors
 /// Its fault, and the text to write instead.
@@ -81,7 +83,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     units::SPAN.parse(text).map(Duration::from_nanos)
 }
 
-/// Reads a rate in bytes/s, such as `"105 MB/s"` or `"20 Gb/s"`.
+/// Reads a rate in bytes/s, for example `"105 MB/s"` or `"20 Gb/s"`.
 ///
 /// # Errors
 /// Its fault, and the text to write instead.

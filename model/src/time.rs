@@ -42,7 +42,7 @@ impl Time {
         self.0 as f64 / NANOS_PER_S as f64
     }
 
-    /// The day this moment lies in, counted from 0. Start budgets are kept by day.
+    /// The day of this moment, counted from 0. Start budgets are kept by day.
     pub const fn day(self) -> u32 {
         (self.0 / NANOS_PER_DAY) as u32
     }

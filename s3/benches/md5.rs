@@ -1,4 +1,4 @@
-//! How fast is MD5 of sixteen messages side by side, and of one, against the plain crate? All on one core, in turns.
+//! Speed of MD5 of sixteen messages side by side, and of one, against the plain crate. All on one core, in turns.
 //!
 //! `cargo bench -p s3 --bench md5`. Takes seconds.
 
@@ -67,7 +67,7 @@ fn contenders(messages: &[Vec<u8>]) -> Vec<Contender<'_>> {
 }
 
 fn main() {
-    // `cargo test --benches` only wants to know that it can be started.
+    // `cargo test --benches` only checks that the bench starts.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

@@ -1,8 +1,8 @@
-//! Who may do what: owners, canned ACLs and object ownership.
+//! Access control: owners, canned ACLs and object ownership.
 //!
 //! Everything belongs to the owner of its bucket, who may do everything. All others, signed in or not, may read what is
-//! `public-read`: a bucket's ACL opens its listings, an object's ACL its bytes. There is nothing in between: any other
-//! ACL is refused, so that none ever means less, or more, than it says.
+//! `public-read`: a bucket's ACL opens its listings, an object's ACL its bytes. Any other ACL is refused, so no ACL
+//! means less or more than it says.
 
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
@@ -19,16 +19,16 @@ use s3s::dto::{
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The group of everybody.
+/// The group of all users.
 const ALL_USERS: &str = "http://acs.amazonaws.com/groups/global/AllUsers";
-/// What a grant may permit.
+/// The permissions that a grant may name.
 const PERMISSIONS: [&str; 5] =
     [Permission::FULL_CONTROL, Permission::READ, Permission::READ_ACP, Permission::WRITE, Permission::WRITE_ACP];
 /// Canned ACLs that S3 has and this store does not.
 const OTHER_ACLS: [&str; 5] =
     ["authenticated-read", "aws-exec-read", "bucket-owner-read", "log-delivery-write", "public-read-write"];
 
-/// The bucket of a request by its owner.
+/// The bucket of a request that its owner sent.
 pub(crate) struct Owned {
     bucket: Bucket,
     /// The store, for changes that succeed only while the bucket is the owner's and the owner's keys are valid.
@@ -67,7 +67,8 @@ impl Frontend {
         if may { Ok(bucket) } else { Err(ErrorCode::AccessDenied.into()) }
     }
 
-    /// The bucket and the object of a request, if its user may read it, and where it lies: one read of the catalog.
+    /// The bucket and the object of a request, with the object's place, if the user may read it: one read of the
+    /// catalog.
     pub(crate) async fn located(&self, request: &S3Request) -> Result<(Bucket, PlacedObject), ErrorResponse> {
         let Located { bucket, object } = self.store.locate(&request.bucket, &request.key).await?;
         let bucket = expected(request, bucket)?;
@@ -100,7 +101,7 @@ fn expected(request: &S3Request, bucket: Bucket) -> Result<Bucket, ErrorResponse
     Ok(bucket)
 }
 
-/// The object that was found, if the user may read it. Only those who may list the bucket learn that there is none.
+/// The object that was found, if the user may read it. Only users who may list the bucket learn that it does not exist.
 fn readable<T>(
     request: &S3Request,
     bucket: &Bucket,
@@ -118,16 +119,16 @@ fn readable<T>(
     }
 }
 
-/// True if anybody may read what is in `bucket` and has this ACL.
+/// True if all users may read an object or a listing of `bucket` that has this ACL.
 fn is_public(bucket: &Bucket, acl: Acl) -> bool {
     acl == Acl::PublicRead && bucket.ownership != Some(Ownership::BucketOwnerEnforced)
 }
 
-/// The ACL in the header of a request, under this object ownership; `None` without such a header.
+/// The ACL in the header of a request, under this object ownership; `None` without that header.
 ///
 /// # Errors
-/// `AccessControlListNotSupported` where ACLs do not count, `InvalidArgument` for those that are not served and for
-/// what is none.
+/// `AccessControlListNotSupported` if ACLs are disabled; `InvalidArgument` for an ACL that is not served and for an
+/// unknown name.
 pub(crate) fn canned(request: &S3Request, ownership: Option<Ownership>) -> Result<Option<Acl>, ErrorResponse> {
     let Some(name) = request.header("x-amz-acl")? else { return Ok(None) };
     let acl = match name {
@@ -161,7 +162,7 @@ fn ownership_of(name: &str) -> Result<Ownership, ErrorResponse> {
     }
 }
 
-/// Refuses a public bucket in which ACLs do not count.
+/// Refuses a public bucket in which ACLs are disabled.
 ///
 /// # Errors
 /// `InvalidBucketAclWithObjectOwnership`.
@@ -244,7 +245,7 @@ async fn requested_acl(request: &mut S3Request, bucket: &Bucket) -> Result<Acl, 
     }
 }
 
-/// The canned ACL that means the same as `policy`.
+/// The canned ACL that is equivalent to `policy`.
 fn canned_like(policy: &AccessControlPolicy, bucket: &Bucket) -> Result<Acl, ErrorResponse> {
     if policy.owner.as_ref().and_then(|owner| owner.id.as_ref()).is_some_and(|id| *id != bucket.owner) {
         return Err(ErrorCode::AccessDenied.into());
@@ -269,7 +270,7 @@ fn canned_like(policy: &AccessControlPolicy, bucket: &Bucket) -> Result<Acl, Err
     }
 }
 
-/// True if a grantee is named as its type says. Users have no email addresses here.
+/// True if a grantee is named in the way that its type requires. Users have no email addresses here.
 fn is_well_formed(grantee: &Grantee) -> bool {
     match grantee.type_.as_str() {
         Type::CANONICAL_USER => grantee.id.is_some() && grantee.uri.is_none(),
@@ -278,7 +279,7 @@ fn is_well_formed(grantee: &Grantee) -> bool {
     }
 }
 
-/// GetBucketOwnershipControls: whether ACLs count in a bucket, if it was ever set.
+/// GetBucketOwnershipControls: the object ownership of a bucket; an error if it was never set.
 pub(crate) async fn ownership(front: &Frontend, request: &S3Request) -> Answer {
     let bucket = front.owned_bucket(request).await?;
     let name = match bucket.ownership.ok_or(ErrorCode::OwnershipControlsNotFoundError)? {
@@ -301,7 +302,7 @@ pub(crate) async fn put_ownership(front: &Frontend, mut request: S3Request) -> A
     Ok(empty(StatusCode::OK))
 }
 
-/// DeleteBucketOwnershipControls; ACLs count then.
+/// DeleteBucketOwnershipControls; ACLs then have an effect.
 pub(crate) async fn delete_ownership(front: &Frontend, request: &S3Request) -> Answer {
     let bucket = front.owned_bucket(request).await?;
     bucket.store.change_bucket(&request.bucket, BucketChange::Ownership(None)).await?;

@@ -2,12 +2,12 @@
 //! the rest of refused bodies.
 //!
 //! A request takes its permit once its signature is verified ([`PendingRequest`]) and keeps it until its response was
-//! sent; one that waits for a cold object has none meanwhile ([`PendingRequest::bytes`]). A refused request gives it
-//! back before the rest of its body is read, of which only as much is read as a client needs to get at the response,
-//! and of few clients at once.
+//! sent. A request that waits for a cold object has no permit meanwhile ([`PendingRequest::bytes`]). A refused request
+//! releases its permit before the rest of its body is read. Of that rest only as much is read as a client needs to
+//! reach the response, and for few clients at once.
 //!
-//! Two things are done here because the protocol library offers no hook for them: it reads forms, and bodies signed for
-//! another service, before it verifies their signature, so those are refused unread; and it gives no access to the
+//! Two things are done here because the protocol library offers no hook for them. It reads forms, and bodies signed for
+//! another service, before it verifies their signature, so those requests are refused unread. It gives no access to the
 //! connection, on which the rest of a refused body must be drained.
 
 use crate::error::{ErrorCode, ErrorResponse, completed, refusal_of};
@@ -37,16 +37,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Bytes of a refused request's body that are still read, so that its client reads the response rather than a reset: of
-/// a user, and of a stranger.
+/// Bytes of a refused request's body that are still read, so that its client reads the response rather than a reset:
+/// from a user, and from an unknown sender.
 const DRAIN_BYTES: u64 = 8 << 20;
 const DRAIN_BYTES_UNKNOWN: u64 = 1 << 20;
-/// The time for that in all, and for one piece.
+/// Time limits for draining a body: in all, and for one piece.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 const DRAIN_STALL: Duration = Duration::from_millis(500);
-/// Retry-After for a request that is one too many, in seconds.
+/// Retry-After for a request above a limit, in seconds.
 const RETRY_AFTER_S: u32 = 1;
-/// The same for one that would wait for a cold object: about the time that a group of drives takes to wake.
+/// Retry-After for a request that would wait for a cold object, in seconds: about the time that a group of drives takes
+/// to wake.
 const WAITING_RETRY_AFTER_S: u32 = 15;
 
 /// Admits the requests of a listener.
@@ -59,7 +60,7 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// Admits requests to `service` as far as `traffic` has room for them.
+    /// Admits requests to `service` within the limits of `traffic`.
     pub fn new(service: S3Service, traffic: Arc<Traffic>) -> Self {
         let since = clock::since_epoch();
         let refused = Refused::default();
@@ -78,8 +79,7 @@ impl Admission {
 
     /// Serves a request that came on `connection`.
     ///
-    /// # Errors
-    /// Only failures that the protocol library has no response for; the connection is closed then.
+    /// Only failures for which the protocol library has no response; the connection is then closed.
     pub async fn serve(
         &self,
         request: Request<Incoming>,
@@ -104,11 +104,11 @@ impl Admission {
             self.refused.count(code, connection.peer());
         }
         let failed = response.status().is_client_error() || response.status().is_server_error();
-        // A refused request needs no permit: its response is short, and its client may read it as slowly as it likes.
+        // A refused request needs no permit: its response is short, and its client may read it slowly.
         let permit = pending.permit.lock().take().filter(|_| !failed);
         let is_cut_off = failed && !waits_for_continue && !self.drain(&pending, body).await;
-        // No `100 Continue` may have gone before this response (there is none for an empty body, though some clients
-        // ask for it). botocore then misreads the next response on the same connection and waits for its end forever.
+        // No `100 Continue` may have been sent before this response (an empty body gets none, though some clients ask
+        // for it). botocore then misreads the next response on the same connection and waits for its end forever.
         let closes = is_cut_off || waits_for_continue && (is_empty || failed);
         let timed = (!failed).then(|| Timed::first_byte(&self.traffic, began));
         let mut response = response.map(|body| GuardedBody { body, _permit: permit, _busy: busy, _timed: timed });
@@ -120,7 +120,7 @@ impl Admission {
         format!("{:08X}{:08X}", self.started_s, self.count.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Reads the rest of a refused body, within limits. True if that was all of it.
+    /// Reads the rest of a refused body, within limits. True if the body was read to its end.
     async fn drain(&self, pending: &PendingRequest, body: SharedBody) -> bool {
         if body.is_end_stream() {
             return true;
@@ -159,20 +159,20 @@ impl PendingRequest {
         Self { peer, id, resource, is_known: AtomicBool::new(false), permit: Mutex::default() }
     }
 
-    /// Its id, which its response and its errors name.
+    /// The request id, which the response and errors name.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Its path, decoded.
+    /// The path of the request, decoded.
     pub fn resource(&self) -> &str {
         &self.resource
     }
 
-    /// Takes a permit for it, as a request of `user`, or of a stranger.
+    /// Takes a permit for the request, as one of `user`, or of its address without a user.
     ///
     /// # Errors
-    /// `SlowDown` if there is none.
+    /// `SlowDown` if a limit is reached.
     pub fn admit(&self, traffic: &Arc<Traffic>, user: Option<&str>) -> Result<(), ErrorResponse> {
         self.is_known.store(user.is_some(), Ordering::Relaxed);
         let requester = user.map_or(Requester::Peer(self.peer), |user| Requester::User(user.to_owned()));
@@ -182,8 +182,8 @@ impl PendingRequest {
         Ok(())
     }
 
-    /// The bytes of `read`. While it is waited for them the request counts among those that wait, and not among those
-    /// that are served; then it goes on in its turn.
+    /// The bytes of `read`. While they are awaited, the request counts as waiting and not as served. Then it gets the
+    /// next free permit within its shares, before any new request.
     ///
     /// # Errors
     /// `SlowDown` if too many wait, and errors of the read.
@@ -196,7 +196,7 @@ impl PendingRequest {
         let too_many = |reason| ErrorResponse::slow_down(WAITING_RETRY_AFTER_S, reason);
         let waiting = traffic.wait(permit, self.peer).map_err(too_many)?;
         let ready = awaited.await?;
-        // Only now are there bytes in memory for it.
+        // Only now does the request have bytes in memory.
         *self.permit.lock() = Some(waiting.resume().await);
         Ok(ready.await?)
     }
@@ -206,8 +206,8 @@ impl PendingRequest {
     }
 }
 
-/// Why a request is refused unread: a form, which the protocol library would hold in memory before it verifies its
-/// signature; or an authorization that the library would take for none at all.
+/// The reason to refuse a request unread: a form, which the protocol library would hold in memory before it verifies
+/// the signature; an authorization that the library would treat as missing; or a signature for another service.
 fn refusal(method: &Method, headers: &HeaderMap) -> Option<ErrorResponse> {
     let kind = headers.get("content-type").map(HeaderValue::as_bytes).unwrap_or_default();
     let form = kind.get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/"));
@@ -220,14 +220,14 @@ fn refusal(method: &Method, headers: &HeaderMap) -> Option<ErrorResponse> {
     if unsupported {
         return Some(ErrorCode::InvalidArgument.with("Unsupported Authorization Type"));
     }
-    // The library would read the body of such a request before it verifies its signature.
+    // The library would read the body of a request to STS before it verifies the signature.
     let scope = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let is_for_sts = scope.windows(5).any(|part| part == b"/sts/");
     is_for_sts.then(|| ErrorCode::AccessDenied.with("The request is signed for another service."))
 }
 
-/// Spells what AWS takes as the protocol library takes it: headers of S3 that stand in a URL, the date of a request
-/// that has it in `Date` alone, and a body that announces a trailer and names none.
+/// Rewrites what AWS accepts as what the protocol library accepts: headers of S3 that are in the URL, the date of a
+/// request that has it in `Date` alone, and a body that announces a trailer and names none.
 fn prepare(parts: &mut Parts) -> Result<(), ErrorResponse> {
     validation::lift(&parts.uri, &mut parts.headers)?;
     let headers = &mut parts.headers;
@@ -243,7 +243,7 @@ fn prepare(parts: &mut Parts) -> Result<(), ErrorResponse> {
     Ok(())
 }
 
-/// The moment of a `Date`, which may be written as HTTP does or as in `x-amz-date`, as the latter.
+/// The moment of a `Date` header, which may have the format of HTTP or of `x-amz-date`, in the format of `x-amz-date`.
 fn amz_date(date: &str) -> Option<HeaderValue> {
     let digits = date.bytes().filter(u8::is_ascii_digit).count();
     if digits == 14 && date.len() == 16 {
@@ -252,7 +252,7 @@ fn amz_date(date: &str) -> Option<HeaderValue> {
     let mut iso = Vec::new();
     let moment = Timestamp::from(httpdate::parse_http_date(date).ok()?);
     moment.format(TimestampFormat::DateTime, &mut iso).ok()?;
-    // As in 2026-11-28T10:00:00.000Z, without separators and fraction.
+    // The input is like 2026-11-28T10:00:00.000Z; the output has neither separators nor a fraction.
     let second = iso.split(|byte| *byte == b'.' || *byte == b'Z').next().unwrap_or_default();
     let basic = second.iter().copied().filter(|byte| !matches!(byte, b'-' | b':')).chain([b'Z']);
     HeaderValue::from_bytes(&basic.collect::<Vec<u8>>()).ok()
@@ -267,7 +267,7 @@ impl SharedBody {
         self.0.lock()
     }
 
-    /// Reads the rest of it, up to `left` bytes. True if that was all.
+    /// Reads the rest of it, up to `left` bytes. True if the body was read to its end.
     async fn drain(mut self, mut left: u64) -> bool {
         let read = async {
             while let Ok(Some(Ok(frame))) = tokio::time::timeout(DRAIN_STALL, self.frame()).await {
@@ -277,7 +277,7 @@ impl SharedBody {
             }
             self.is_end_stream()
         };
-        // A slower client gets its reset.
+        // A slower client gets a reset.
         tokio::time::timeout(DRAIN_TIME, read).await.unwrap_or(false)
     }
 }
@@ -299,7 +299,7 @@ impl HttpBody for SharedBody {
     }
 }
 
-/// A response's body that keeps its request's permit, and its connection busy, until it was sent or dropped.
+/// A response's body that keeps the permit of its request, and its connection busy, until it was sent or dropped.
 pub(crate) struct GuardedBody {
     body: Body,
     _permit: Option<RequestPermit>,

@@ -56,7 +56,7 @@ fn wanted(request: &S3Request) -> Result<Vec<&'static str>, ErrorResponse> {
     Ok(wanted)
 }
 
-/// The page of parts that a request names. It is checked whether or not there are parts.
+/// The page of parts that a request names. It is validated even if there are no parts.
 struct PartsPage {
     max: usize,
     marker: usize,
@@ -76,7 +76,7 @@ impl PartsPage {
         }
         let after = u32::try_from(self.marker).unwrap_or(u32::MAX - 1);
         let mut found = front.store.parts(object.version, after, self.max + 1).await?;
-        // A page of none leads nowhere, so it is not said to go on.
+        // A page of no parts has no marker to continue from, so it is not marked as truncated.
         let truncated = self.max > 0 && found.len() > self.max;
         found.truncate(self.max);
         let last = found.last().map_or(0, |part| part.number);
@@ -106,7 +106,7 @@ fn checksum(object: &Object) -> Option<Checksum> {
     })
 }
 
-/// The response. Unlike everywhere else the ETag has no quotes, which the library's type would give it.
+/// The response. Unlike everywhere else the ETag has no quotes, which the library's type would add.
 struct Attributes {
     checksum: Option<Checksum>,
     parts: Option<GetObjectAttributesParts>,

@@ -62,7 +62,7 @@ pub(crate) async fn create(front: &Frontend, mut request: S3Request) -> Answer {
     let authority = Authority { bucket: None, access_key: request.access_key.clone() };
     match front.store.authorised(authority).create_bucket(bucket).await {
         Ok(_) => {}
-        // The store may not know whose request it is; the front does.
+        // The store may not know the user of the request; the frontend does.
         Err(ServiceError::BucketExists { .. }) => create_again(front, &request, (acl, ownership, tags)).await?,
         Err(error) => return Err(error.into()),
     }
@@ -72,14 +72,14 @@ pub(crate) async fn create(front: &Frontend, mut request: S3Request) -> Answer {
     Ok(answer)
 }
 
-/// True of names that AWS keeps for itself: nobody may create such a bucket.
+/// True for names that AWS reserves; no user may create a bucket with one.
 fn is_reserved(name: &str) -> bool {
     let starts = ["xn--", "sthree-", "amzn-s3-demo-"];
     let ends = ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3", "-an"];
     starts.iter().any(|start| name.starts_with(start)) || ends.iter().any(|end| name.ends_with(end))
 }
 
-/// What a bucket is created with. The protocol library's own has no tags.
+/// The configuration of a new bucket. The protocol library's own type has no tags.
 #[derive(Default)]
 struct Configuration {
     constraint: Option<String>,
@@ -103,7 +103,7 @@ impl<'xml> Deserialize<'xml> for Configuration {
     }
 }
 
-/// Refuses places that there are not. S3 has no name for the place that us-east-1 is.
+/// Refuses every named location. S3 has no name for the location us-east-1.
 fn check_place(configuration: &Configuration) -> Result<(), ErrorResponse> {
     match configuration.constraint.as_deref() {
         None | Some("") => Ok(()),
@@ -112,7 +112,7 @@ fn check_place(configuration: &Configuration) -> Result<(), ErrorResponse> {
     }
 }
 
-/// Creates a bucket that its owner has already, which succeeds in us-east-1, the only region here: the request sets its
+/// Creates a bucket that its owner already has. That succeeds in us-east-1, the only region here, and sets the bucket's
 /// ACL.
 async fn create_again(
     front: &Frontend,
@@ -144,7 +144,7 @@ pub(crate) async fn head(front: &Frontend, request: &S3Request) -> Answer {
     Ok(answer)
 }
 
-/// GetBucketLocation: the region whose name S3 leaves out.
+/// GetBucketLocation: S3 leaves out the name of this region.
 pub(crate) async fn location(front: &Frontend, request: &S3Request) -> Answer {
     front.owned_bucket(request).await?;
     document(&GetBucketLocationOutput { location_constraint: None })

@@ -1,8 +1,8 @@
-//! CompleteMultipartUpload: the client's list of parts is held against what was uploaded, the object's ETag and
-//! checksum are made of theirs, and the store makes one object of them.
+//! CompleteMultipartUpload: the client's list of parts is compared with the uploaded parts, the object's ETag and
+//! checksum are computed from theirs, and the store makes one object of them.
 //!
-//! It can be asked for again: while the object that became of an upload is the one at its key, whoever completes it
-//! with the same parts gets the same answer. That is what a client needs whose first answer was lost.
+//! The request can be repeated: while the object that an upload became is the one at its key, a client that completes
+//! the upload with the same parts gets the same answer. A client whose first answer was lost needs that.
 
 use crate::digest::{DigestClaims, combined, composite, etag_of_parts, kind_of_header, md5_of_etag, spelling, type_of};
 use crate::error::{ErrorCode, ErrorResponse};
@@ -34,10 +34,10 @@ pub(crate) async fn upload(front: &Frontend, mut request: S3Request) -> Answer {
     let condition = condition(&request)?;
     let bucket = front.owned_bucket(&request).await?;
     let id = request.upload_id()?;
-    // A checksum among the headers is that of the object, not of this body.
+    // A checksum among the headers is the object's, not this body's.
     let claimed = claimed_checksum(&request)?;
     let body = request.small_body_bytes(&DigestClaims::of_md5(&request.headers)?).await?;
-    // A hostile list takes many times its bytes once it is parsed, so parsing waits for a permit as well.
+    // Once parsed, a hostile list takes many times its length in memory, so parsing also waits for a permit.
     let _permit = front.completions.acquire().await.map_err(|_| ErrorCode::ServiceUnavailable)?;
     let listed = listed(request.parsed(&body)?)?;
     let upload = match front.store.upload(&request.bucket, &request.key, id).await {
@@ -95,7 +95,7 @@ async fn is_gone(front: &Frontend, request: &S3Request, id: VersionId) -> Result
     }
 }
 
-/// The answer to a client that completes an upload once more.
+/// The answer to a client that completes an upload again.
 async fn already_complete(front: &Frontend, request: &S3Request, listed: &[ListedPart]) -> Answer {
     let (id, etag) = (request.upload_id()?, etag_of(listed)?);
     match front.store.head(&request.bucket, &request.key).await {
@@ -194,7 +194,8 @@ fn check_listed(upload: &Upload, listed: &ListedPart, part: &Part) -> Result<(),
         Some(checksum) if upload.checksum_named && checksum.kind != upload.checksum => {
             check_kind(upload, Some(checksum.kind))
         }
-        // One of another kind than was kept cannot be compared, and S3 takes none that it has not.
+        // A checksum of another kind than the stored one cannot be compared, and S3 refuses a checksum that it did not
+        // store.
         Some(checksum) if *checksum != part.checksum => Err(ErrorCode::InvalidPart.into()),
         None if upload.checksum_named && upload.composite => {
             let (kind, number) = (spelling(upload.checksum), part.number);
@@ -243,7 +244,7 @@ fn checksum_of(upload: &Upload, parts: &[Part]) -> Result<Checksum, ErrorRespons
     composite(upload.checksum, &parts.iter().map(|part| part.checksum.clone()).collect::<Vec<_>>())
 }
 
-/// Holds the checksum in the headers against that of the object.
+/// Compares the checksum in the headers with that of the object.
 fn check_claim(
     request: &S3Request,
     upload: &Upload,
@@ -258,7 +259,7 @@ fn check_claim(
         return Err(ErrorCode::InvalidRequest.with(message));
     }
     let Some(claimed) = claimed.filter(|claimed| claimed.kind == computed.kind) else { return Ok(()) };
-    // Clients spell a composite one with or without the number of parts.
+    // Clients write a composite checksum with or without the number of parts.
     let plain = computed.base64.split('-').next().unwrap_or_default();
     if claimed.base64 == computed.base64 || claimed.base64 == plain {
         return Ok(());

@@ -21,7 +21,7 @@ pub(crate) async fn get(front: &Frontend, request: &S3Request) -> Answer {
     let (name, _, missing) = row.copied().ok_or(ErrorCode::NotImplemented)?;
     match (missing, name) {
         (Some(code), _) => Err(code.into()),
-        // Of these a bucket has any number, each with an id.
+        // A bucket has any number of these, each with an id.
         (None, "analytics" | "intelligent-tiering" | "inventory" | "metrics") if request.query("id").is_some() => {
             Err(ErrorCode::NoSuchConfiguration.into())
         }

@@ -1,8 +1,8 @@
 //! CopyObject and UploadPartCopy: bytes of one object into another, without the client.
 //!
-//! They go through the server as those of a GET and of a PUT do, digests beside them, so a copy takes bounded memory
-//! and a cold source is recalled with the same longest wait. An object that is copied onto itself with other metadata
-//! keeps its bytes where they are.
+//! The bytes pass through the server as those of a GET and of a PUT do, and are digested on the way. So a copy takes
+//! bounded memory, and a cold source is recalled with the same maximum wait. An object that is copied onto itself with
+//! other metadata keeps its bytes where they are.
 
 use crate::access::{self, Owned};
 use crate::admission::PendingRequest;
@@ -24,7 +24,7 @@ use std::ops::Range;
 
 /// The most bytes of one copy.
 const COPY_BYTES_MAX: u64 = 5 << 30;
-/// Attempts at a copy whose source is replaced between looking at it and opening it.
+/// Attempts at a copy whose source is replaced after it is looked up and before it is opened.
 const TRIES: usize = 4;
 /// The conditions on a source, and their names in a read of it.
 const CONDITIONS: [(&str, &str); 4] = [
@@ -75,7 +75,8 @@ impl CopyOrigin {
         }
     }
 
-    /// The bytes `range` of `object`, for a copy that `pending` asks for; `None` if it is another version by then.
+    /// The bytes `range` of `object`, for a copy that `pending` requests; `None` if the object has another version by
+    /// then.
     async fn open(
         &self,
         front: &Frontend,
@@ -121,7 +122,7 @@ async fn pump(
     hasher.finish().await
 }
 
-/// True if a directive says to take from the request rather than from the source.
+/// True if the directive `name` takes values from the request rather than from the source.
 fn replaces(request: &S3Request, name: &str) -> Result<bool, ErrorResponse> {
     match request.header(name)? {
         None | Some("COPY") => Ok(false),
@@ -134,9 +135,9 @@ type Pairs = Vec<(String, String)>;
 
 /// The object that a copy makes, as the request describes it.
 struct CopyTarget {
-    /// Headers and metadata; those of the source, if there are none here.
+    /// Headers and metadata; `None` takes those of the source.
     described: Option<(Pairs, Pairs)>,
-    /// Tags; those of the source, if there are none here.
+    /// Tags; `None` takes those of the source.
     tags: Option<Pairs>,
     acl: Acl,
     kind: Option<ChecksumKind>,
@@ -157,7 +158,7 @@ impl CopyTarget {
         self.described.clone().unwrap_or_else(|| (object.headers.clone(), object.metadata.clone()))
     }
 
-    /// True if a copy of `object` is the same as it, but for its checksum.
+    /// True if a copy has the headers, the metadata and the tags of its source.
     fn changes_nothing(&self) -> bool {
         self.described.is_none() && self.tags.is_none()
     }
@@ -198,7 +199,7 @@ fn unchanged() -> ErrorResponse {
     ErrorCode::InvalidRequest.with(message)
 }
 
-/// A copy of an object. Each of its methods returns `None` if the source is another version by then.
+/// A copy of an object. Each of its methods returns `None` if the source has another version by then.
 struct Copy<'a> {
     front: &'a Frontend,
     pending: &'a PendingRequest,
@@ -225,7 +226,7 @@ impl Copy<'_> {
         let Self { front, pending, request, bucket, source, target } = *self;
         assert!(object.bytes <= COPY_BYTES_MAX, "a source that is too large was refused");
         front.store.check_room(object.bytes)?;
-        // A source that is too cold is refused before anything is reserved for the copy.
+        // A source that would take too long to recall is refused before anything is reserved for the copy.
         let Some(bytes) = source.open(front, pending, object, 0..object.bytes).await? else { return Ok(None) };
         let (headers, metadata) = target.description(object);
         let copy = Object {
@@ -248,7 +249,7 @@ impl Copy<'_> {
     }
 }
 
-/// The bytes of a source must be what was stored: its MD5 says so, if it came in one piece.
+/// Checks that the bytes of a source are those that were stored; by MD5, if the source was uploaded in one piece.
 fn check_copy(object: &Object, digests: Digests) -> Result<Digests, ErrorResponse> {
     match md5_of_etag(&object.etag) {
         Some(md5) if md5 != digests.md5 => Err(ErrorCode::InternalError.with("the copy is not what was stored")),
@@ -264,7 +265,7 @@ fn result(etag: &str, modified_ms: u64, checksums: &[Checksum]) -> Answer {
     }))
 }
 
-/// Makes a part of an upload of bytes of an object.
+/// Makes a part of an upload from bytes of an object.
 pub(crate) async fn part(front: &Frontend, request: S3Request, pending: &PendingRequest) -> Answer {
     let source = CopyOrigin::of(&request)?;
     let number = request.part_number()?;
@@ -298,7 +299,7 @@ fn part_result(etag: &str, modified_ms: u64, checksums: &[Checksum]) -> Answer {
     }))
 }
 
-/// The requested range of the `bytes` bytes of a source. Unlike a read's, it must lie within them.
+/// The requested range of a source of `bytes` bytes. Unlike the range of a read, it must be within the source.
 fn range(request: &S3Request, bytes: u64) -> Result<Range<u64>, ErrorResponse> {
     let Some(asked) = request.header("x-amz-copy-source-range")? else { return Ok(0..bytes) };
     let number = |digits: &str| digits.parse::<u64>().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));

@@ -14,10 +14,10 @@ use s3s::dto::{Delete, DeleteObjectsOutput, DeletedObject, ETag, Error, ObjectId
 
 /// The most keys that one request may name.
 const KEYS: usize = 1000;
-/// Deletes at once, which share the catalog's commits.
+/// Concurrent deletes of one request, which share the catalog's commits.
 const AT_ONCE: usize = 32;
 
-/// Removes an object; succeeds if there is none.
+/// Removes an object; succeeds if it does not exist.
 pub(crate) async fn one(front: &Frontend, request: &S3Request) -> Answer {
     let bucket = front.owned_bucket(request).await?;
     if is_no_version(versions::check(request))? {

@@ -1,7 +1,7 @@
-//! Content digests: those that a client claims of its bytes, and those that they have.
+//! Content digests: those that a client claims for its bytes, and those that the bytes have.
 //!
-//! MD5 (the `ETag`) is by far the slowest and runs beside all else, in [`crate::parallel_md5`]. The others keep pace
-//! with what a socket gives, and are computed where the bytes pass.
+//! MD5 (the `ETag`) is by far the slowest and runs in parallel, in [`crate::parallel_md5`]. The others keep pace with a
+//! socket and are computed as the bytes pass.
 
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::parallel_md5::{self, HashingEnded, Md5, Md5InPlace, Md5Workers};
@@ -15,7 +15,7 @@ use s3s::dto::ChecksumType;
 
 const PREFIX: &str = "x-amz-checksum-";
 
-/// The kind as in the names of headers, in lower case.
+/// The name of a kind as in headers, in lower case.
 pub(crate) fn spelling(kind: ChecksumKind) -> String {
     kind.name().to_ascii_lowercase()
 }
@@ -25,16 +25,16 @@ pub(crate) fn kind_of_header(name: &str) -> Option<ChecksumKind> {
     kind_named(name.strip_prefix(PREFIX)?)
 }
 
-/// Where a claimed checksum stands.
+/// The location of a claimed checksum.
 #[derive(Debug, PartialEq, Eq)]
 enum ChecksumClaim {
-    /// Already read, as canonical base64.
+    /// In a header; already read, as canonical base64.
     Header(ChecksumKind, String),
-    /// In the trailer, behind the body.
+    /// In the trailer, after the body.
     Trailer(ChecksumKind),
 }
 
-/// The digests that a client claims of the bytes it sends.
+/// The digests that a client claims for the bytes it sends.
 #[derive(Debug, Default)]
 pub(crate) struct DigestClaims {
     md5: Option<[u8; 16]>,
@@ -45,7 +45,7 @@ impl DigestClaims {
     /// The claims of a request's headers.
     ///
     /// # Errors
-    /// DigestClaims that cannot be read, contradict each other, or are of a kind that cannot be verified.
+    /// Claims that cannot be read, contradict each other, or are of a kind that cannot be verified.
     pub fn of(headers: &HeaderMap) -> Result<Self, ErrorResponse> {
         let md5 = headers.get("content-md5").map(parse_md5).transpose()?;
         let mut checksum = None;
@@ -67,10 +67,10 @@ impl DigestClaims {
         Ok(claims)
     }
 
-    /// The claims of a request whose checksum headers are about something else than its body.
+    /// The claims of a request whose checksum headers are about something other than its body.
     ///
     /// # Errors
-    /// `InvalidDigest` for an MD5 that is none.
+    /// `InvalidDigest` for a malformed MD5.
     pub fn of_md5(headers: &HeaderMap) -> Result<Self, ErrorResponse> {
         Ok(Self { md5: headers.get("content-md5").map(parse_md5).transpose()?, checksum: None })
     }
@@ -98,7 +98,7 @@ impl DigestClaims {
         self.md5.is_none() && self.checksum.is_none()
     }
 
-    /// The kind of the claimed checksum, if there is one.
+    /// The kind of the claimed checksum; `None` without one.
     pub fn kind(&self) -> Option<ChecksumKind> {
         match self.checksum {
             Some(ChecksumClaim::Header(kind, _) | ChecksumClaim::Trailer(kind)) => Some(kind),
@@ -106,13 +106,13 @@ impl DigestClaims {
         }
     }
 
-    /// A hasher for all that these claims are about. Without a claimed checksum CRC-64/NVME is taken, as S3 does, so
-    /// that every object has one.
+    /// A hasher for everything that is claimed. Without a claimed checksum it computes CRC-64/NVME, as S3 does, so
+    /// every object has a checksum.
     pub fn hasher(&self, workers: &Md5Workers) -> StreamHasher {
         StreamHasher::new(workers, self.kind().unwrap_or(ChecksumKind::Crc64Nvme))
     }
 
-    /// The same of `bytes` that are few, at once.
+    /// The same digests of `bytes`, computed at once. For short input.
     pub fn digests(&self, bytes: &[u8]) -> Digests {
         let mut checksum = KindHasher::new(self.kind().unwrap_or(ChecksumKind::Crc64Nvme));
         checksum.sums.update(bytes);
@@ -122,8 +122,7 @@ impl DigestClaims {
     /// Verifies the claims against the digests of the bytes.
     ///
     /// # Errors
-    /// `BadDigest` where a claim is wrong, `MalformedTrailerError` where an announced one did not come, or another one
-    /// did.
+    /// `BadDigest` for a wrong claim; `MalformedTrailerError` if an announced trailer did not come, or another one did.
     pub fn verify(&self, trailers: Option<&HeaderMap>, digests: &Digests) -> Result<(), ErrorResponse> {
         self.check_trailers(trailers)?;
         if self.md5.is_some_and(|md5| md5 != digests.md5) {
@@ -142,7 +141,7 @@ impl DigestClaims {
         Ok(())
     }
 
-    /// A trailer that nobody announced would not be verified, so its sender believes what is not so.
+    /// Refuses a trailer that was not announced: it would not be verified, but its sender would think so.
     fn check_trailers(&self, trailers: Option<&HeaderMap>) -> Result<(), ErrorResponse> {
         let announced = match self.checksum {
             Some(ChecksumClaim::Trailer(kind)) => Some(trailer_name(kind)),
@@ -187,14 +186,14 @@ fn from_trailer(kind: ChecksumKind, trailers: Option<&HeaderMap>) -> Result<Stri
     parse_checksum(kind, value)
 }
 
-/// The digests of bytes.
+/// The digests of some bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Digests {
-    /// Their MD5.
+    /// MD5.
     pub md5: [u8; 16],
-    /// Their checksum of the kind the client claimed one of.
+    /// Checksum of the kind that the hasher was made for.
     pub checksum: Checksum,
-    /// Another one, if it was asked for.
+    /// Another checksum, if the caller asked for one.
     pub also: Option<Checksum>,
 }
 
@@ -237,7 +236,7 @@ impl KindHasher {
     }
 }
 
-/// Digests a stream of bytes beside whoever else handles them.
+/// Digests a stream of bytes in parallel to its other uses.
 pub(crate) struct StreamHasher {
     md5: Md5,
     checksum: KindHasher,
@@ -250,7 +249,7 @@ impl StreamHasher {
         Self { md5: workers.upload(), checksum: KindHasher::new(kind), also: None }
     }
 
-    /// The same hasher, which also computes a checksum of kind `kind` if that is another one.
+    /// The same hasher, which also computes a checksum of kind `kind` if that is another kind.
     pub fn and(mut self, kind: ChecksumKind) -> Self {
         self.also = (self.checksum.kind != kind).then(|| KindHasher::new(kind));
         self
@@ -268,7 +267,7 @@ impl StreamHasher {
         self.md5.feed(piece).await.map_err(ended)
     }
 
-    /// The digests of all that was fed.
+    /// The digests of all bytes that were fed.
     ///
     /// # Errors
     /// `InternalError` if the runtime ended the hashing.
@@ -278,10 +277,10 @@ impl StreamHasher {
     }
 }
 
-/// The checksum of kind `kind` of the checksums of parts, as S3 spells it.
+/// The composite checksum of kind `kind`, of the checksums of parts, as S3 spells it.
 ///
 /// # Errors
-/// `InternalError` if one of them is no checksum.
+/// `InternalError` if one of them is malformed.
 pub(crate) fn composite(kind: ChecksumKind, parts: &[Checksum]) -> Result<Checksum, ErrorResponse> {
     let mut sums = KindHasher::new(kind);
     for part in parts {
@@ -291,11 +290,11 @@ pub(crate) fn composite(kind: ChecksumKind, parts: &[Checksum]) -> Result<Checks
     Ok(Checksum { kind, base64: format!("{base64}-{}", parts.len()) })
 }
 
-/// The CRC of the bytes of parts, one behind the other, each of which comes with its length. `None` for a kind that is
-/// no CRC, which cannot be known from those of its parts.
+/// The CRC of the concatenated parts, from the CRC and the length of each. `None` for a kind that is no CRC, which
+/// cannot be computed from those of its parts.
 ///
 /// # Errors
-/// `InternalError` if one of them is no checksum.
+/// `InternalError` if one of them is malformed.
 pub(crate) fn combined(kind: ChecksumKind, parts: &[(Checksum, u64)]) -> Result<Option<Checksum>, ErrorResponse> {
     let algorithm = match kind {
         ChecksumKind::Crc32 => CrcAlgorithm::Crc32IsoHdlc,
@@ -335,7 +334,7 @@ pub fn etag_of(bytes: &[u8]) -> String {
 pub struct EtagDigest(Md5InPlace);
 
 impl EtagDigest {
-    /// The next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -346,22 +345,22 @@ impl EtagDigest {
     }
 }
 
-/// The MD5 of the MD5s of parts, as S3 makes an ETag of it.
+/// The ETag that S3 makes of the MD5s of parts.
 pub(crate) fn etag_of_parts(md5s: &[[u8; 16]]) -> String {
     format!("{}-{}", etag_of(md5s.as_flattened()), md5s.len())
 }
 
-/// The MD5 that an ETag of bytes in one piece is.
+/// The MD5 that is the ETag of bytes in one piece; `None` for other ETags.
 pub(crate) fn md5_of_etag(etag: &str) -> Option<[u8; 16]> {
     hex_simd::decode_to_vec(etag.as_bytes()).ok()?.try_into().ok()
 }
 
-/// S3's name for how an object's checksums are made.
+/// S3's name for the way an object's checksums are made.
 pub(crate) fn type_of(checksums: &[Checksum]) -> &'static str {
     if checksums.iter().any(Checksum::is_composite) { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT }
 }
 
-/// The kind of checksum that S3 calls `name`, in whichever case.
+/// The kind of checksum that S3 calls `name`; case is ignored.
 pub(crate) fn kind_named(name: &str) -> Option<ChecksumKind> {
     ChecksumKind::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
 }

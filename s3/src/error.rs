@@ -1,7 +1,7 @@
 //! S3's error responses: code, status, message and headers, all in this one place.
 //!
-//! Invariant: a client learns of what it can act on. What only the operator can act on goes to the log, once, in
-//! [`ErrorResponse::log`]; the client reads `InternalError` or `ServiceUnavailable`.
+//! Invariant: a client receives the errors that it can act on. An error that only the operator can act on goes to the
+//! log, once, in [`ErrorResponse::log`]; the client reads `InternalError` or `ServiceUnavailable`.
 
 use crate::keys::REGION;
 use crate::store::ServiceError;
@@ -13,10 +13,10 @@ use s3s::{Body, S3Error, S3ErrorCode, StdError};
 use std::borrow::Cow;
 use std::io::Write;
 
-/// Defines the codes, each with its spelling where that is not its name, its status and AWS's message.
+/// Defines the codes, each with its status, AWS's message, and its spelling if that is not its name.
 macro_rules! error_codes {
     ($($code:ident $(= $spelling:literal)? $status:literal $message:literal;)*) => {
-        /// S3's codes that this front uses or that the protocol library answers with.
+        /// S3's codes that this frontend uses or that the protocol library answers with.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum ErrorCode { $($code),* }
 
@@ -44,7 +44,7 @@ error_codes! {
     IllegalLocationConstraintException 400
         "The location constraint is incompatible for the region specific endpoint this request was sent to.";
     IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header.";
-    // Not one of AWS's, which is never full. SDKs try 500, 502, 503 and 504 again, and not this.
+    // Not a code of AWS, which is never full. SDKs retry 500, 502, 503 and 504, but not this.
     InsufficientStorage 507 "There is no room left in the rack.";
     InternalError 500 "We encountered an internal error. Please try again.";
     InvalidAccessKeyId 403 "The AWS Access Key Id you provided does not exist in our records.";
@@ -116,7 +116,7 @@ impl ErrorCode {
         row
     }
 
-    /// The status of an answer with it.
+    /// The status of a response with this code.
     fn status(self) -> StatusCode {
         StatusCode::from_u16(self.row().2).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
@@ -126,22 +126,22 @@ impl ErrorCode {
         self.row().1
     }
 
-    /// An error of this code with a message of its own.
+    /// An error of this code with its own message.
     pub(crate) fn with(self, message: impl Into<Cow<'static, str>>) -> ErrorResponse {
         ErrorResponse { code: self, message: message.into(), headers: Vec::new(), elements: Vec::new(), cause: None }
     }
 }
 
-/// The message for an object that is lost. S3 has no code for that: stores like it answer InternalError, which no
-/// client takes for an object that is not there; that trying again is in vain only words can say.
+/// The message for a lost object. S3 has no code for that. Stores like it answer InternalError, which no client takes
+/// for a missing object. Only the message can say that a retry does not help.
 const LOST: &str = "The data of this object is lost: more of its stacks are damaged, or on failed drives, than its \
                     code makes up for. Trying again does not help; request whoever runs this server.";
 
-/// The message where the server's own disk has damaged what it holds.
+/// The message for data that is damaged on the server's own disk.
 const DAMAGED: &str = "What the server holds of this on its own disk is damaged. Trying again does not help; request \
                        whoever runs this server.";
 
-/// S3's code and message in the place of this message of the protocol library's for a request whose signature it cannot
+/// S3's code and message instead of the protocol library's `message`, for a request whose signature the library cannot
 /// verify.
 fn renamed(message: &str) -> Option<(ErrorCode, &'static str)> {
     Some(match message {
@@ -175,19 +175,19 @@ pub(crate) struct ErrorResponse {
     pub code: ErrorCode,
     message: Cow<'static, str>,
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// Elements of the document besides those that all have.
+    /// Elements of the document besides the common ones.
     elements: Vec<(&'static str, String)>,
     cause: Option<ServiceError>,
 }
 
 impl ErrorResponse {
-    /// The client asks for `what`, which is not here.
+    /// The client asks for `what`, which is not implemented.
     pub fn not_implemented(what: &str) -> Self {
         ErrorCode::NotImplemented.with(format!("{what} implies functionality that is not implemented."))
     }
 
-    /// The range asked for, if a header did, lies outside an object of `bytes` bytes. Clients built on AWS's C library
-    /// recognise an empty object by these elements.
+    /// The requested range is outside an object of `bytes` bytes; `requested` is the header that named it, if any.
+    /// Clients built on AWS's C library recognise an empty object by these elements.
     pub fn invalid_range(requested: Option<&str>, bytes: u64) -> Self {
         let mut error = Self::from(ErrorCode::InvalidRange);
         error.elements.extend(requested.map(|range| ("RangeRequested", range.to_owned())));
@@ -205,9 +205,9 @@ impl ErrorResponse {
         error
     }
 
-    /// An error that came while a request's body was read.
+    /// An error while a request's body was read.
     ///
-    /// The protocol library keeps the types of these errors to itself, so only their names distinguish them.
+    /// The protocol library does not export the types of these errors, so only their names distinguish them.
     pub fn of_body(error: &StdError) -> Self {
         let name = error.to_string();
         let code = if name.contains("Sha256Mismatch") {
@@ -230,7 +230,7 @@ impl ErrorResponse {
         }
     }
 
-    /// The answer to the request `request_id` for `resource`.
+    /// The response to the request `request_id` for `resource`.
     pub fn into_http(mut self, resource: &str, request_id: &str) -> Response<Body> {
         let document = xml::write(&ErrorDocument { error: &self, resource, request_id });
         let mut response = Response::new(document.map_or_else(|_| Body::empty(), Body::from));
@@ -246,7 +246,7 @@ impl ErrorResponse {
         &self.message
     }
 
-    /// Logs what only the operator can mend.
+    /// Logs the error; as a warning or an error if only the operator can fix its cause.
     pub fn log(&self, operation: &str, path: &str) {
         match &self.cause {
             Some(ServiceError::DataLost { what }) => tracing::error!(operation, path, what, "DATA LOST"),
@@ -359,17 +359,17 @@ impl<'xml> Deserialize<'xml> for LibraryError {
 }
 
 impl LibraryError {
-    /// The same as one of ours, with S3's code and message where the library has others.
+    /// The same error as an [`ErrorResponse`], with S3's code and message where the library has others.
     fn translated(self, status: StatusCode) -> ErrorResponse {
         if let Some((code, message)) = self.message.as_deref().and_then(renamed) {
             return code.with(message);
         }
-        // The library takes only names of regions as AWS has them, once it has verified the signature.
+        // After it has verified the signature, the library accepts only the names of AWS's regions.
         if self.message.as_deref().is_some_and(|message| message.starts_with("invalid credential region")) {
             let message = format!("The authorization header is malformed; the region is wrong; expecting '{REGION}'");
             let mut error = ErrorCode::AuthorizationHeaderMalformed.with(message);
             error.elements.push(("Region", REGION.to_owned()));
-            // A HEAD has no body to say it in.
+            // The response to a HEAD has no body, so a header names the region as well.
             error.headers.push((HeaderName::from_static("x-amz-bucket-region"), HeaderValue::from_static(REGION)));
             return error;
         }
@@ -379,8 +379,8 @@ impl LibraryError {
     }
 }
 
-/// `response` as it is, unless the protocol library refused the request itself: then with S3's code and message,
-/// and with the resource and the request id, which its document lacks.
+/// `response` unchanged, unless the protocol library itself refused the request: then with S3's code and message, and
+/// with the resource and the request id, which the library's document lacks.
 pub(crate) fn completed(response: Response<Body>, resource: &str, request_id: &str) -> Response<Body> {
     let failed = response.status().is_client_error() || response.status().is_server_error();
     if !failed || response.extensions().get::<Complete>().is_some() {

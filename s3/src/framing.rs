@@ -1,11 +1,11 @@
 //! Bounds the chunks of `aws-chunked` bodies before the protocol library sees them.
 //!
-//! The library gathers a chunk in memory before it hands it on, and a chunk may say it has 4 GiB; some clients really
-//! send a whole object as one chunk. Chunks that are not signed are cut into chunks as they arrive. A signed chunk
-//! cannot be cut, so one above [`SIGNED_BYTES`] is refused.
+//! The library gathers a chunk in memory before it passes it on, and a chunk may announce 4 GiB; some clients really
+//! send a whole object as one chunk. Unsigned chunks are cut into smaller chunks as they arrive. A signed chunk cannot
+//! be cut, so one above [`SIGNED_BYTES`] is refused.
 //!
-//! The library reads the trailer, but answers a malformed one as it does a malformed chunk. Here the former has its own
-//! error, as on AWS.
+//! The library reads the trailer, but reports a malformed trailer as a malformed chunk. Here it has its own error, as
+//! on AWS.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -19,14 +19,14 @@ use std::task::{Context, Poll, ready};
 const SIGNED_BYTES: u64 = 16 << 20;
 /// The longest line before a chunk, in bytes; a signature takes 64.
 const LINE_BYTES: usize = 256;
-/// The longest trailer, in bytes; the library takes no longer one.
+/// The longest trailer, in bytes; the library accepts no longer one.
 const TRAILER_BYTES: usize = 16 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChunkMode {
     /// Not in chunks.
     Plain,
-    /// In chunks that are not signed.
+    /// In unsigned chunks.
     Unsigned,
     /// In signed chunks.
     Signed,
@@ -35,11 +35,11 @@ enum ChunkMode {
 enum ChunkState {
     /// In the line before a chunk.
     Line(Vec<u8>),
-    /// In a chunk of which so many bytes are to come.
+    /// In a chunk; this number of its bytes is still to come.
     Data(u64),
-    /// Behind a chunk, with so many bytes of its line end to come.
+    /// After a chunk; this number of bytes of its line end is still to come.
     End(u8),
-    /// In the trailer, of which these bytes came.
+    /// In the trailer; its bytes so far.
     Trailer(Vec<u8>),
 }
 
@@ -127,11 +127,11 @@ impl<B> ChunkedBody<B> {
         Ok(())
     }
 
-    /// Checks what came once the body is over.
+    /// Checks the state at the end of the body.
     ///
     /// # Errors
-    /// A body without the chunk of no bytes, which ends it, or of chunks that are not signed without the empty line
-    /// behind the trailer: the library takes what is cut off there. A trailer with lines that are no headers.
+    /// A body without the empty chunk that ends it; a body of unsigned chunks without the empty line after the trailer,
+    /// because the library accepts a body that is cut off there; a trailer with lines that are no headers.
     fn check_end(&self) -> Result<(), StdError> {
         match &self.state {
             _ if self.mode == ChunkMode::Plain => Ok(()),
@@ -158,7 +158,7 @@ fn ends_with_empty_line(trailer: &[u8]) -> bool {
     trailer == b"\r\n" || trailer.ends_with(b"\r\n\r\n")
 }
 
-/// True of a line of a trailer: a header, or nothing.
+/// True for a line of a trailer: a header or an empty line.
 fn is_trailer_line(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     let colon = line.iter().position(|byte| *byte == b':');
@@ -181,7 +181,7 @@ impl<B: HttpBody<Data = Bytes, Error = StdError> + Unpin> HttpBody for ChunkedBo
                 Some(Ok(frame)) if self.mode != ChunkMode::Plain => frame,
                 None => {
                     let checked = self.check_end();
-                    // It is reported once.
+                    // The error is reported once.
                     self.mode = ChunkMode::Plain;
                     return Poll::Ready(checked.err().map(Err));
                 }

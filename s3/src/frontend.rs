@@ -8,23 +8,23 @@ use crate::traffic::Traffic;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Completions of uploads at once. Each holds what is known of up to 10,000 parts, a few MiB; others wait.
+/// Concurrent completions of uploads. Each holds the records of up to 10,000 parts, a few MiB; others wait.
 const CONCURRENT_COMPLETIONS: usize = 4;
 
-/// The S3 front before one store.
+/// The S3 frontend of one store.
 pub struct Frontend {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) keys: Arc<dyn AccessKeys>,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) domain: Option<HostDomain>,
     pub(crate) md5: Md5Workers,
-    /// One permit for each completion at once.
+    /// One permit for each concurrent completion.
     pub(crate) completions: Semaphore,
 }
 
 impl Frontend {
-    /// A front before `store` that takes requests signed by `keys`, as far as `traffic` has room for them. Subdomains
-    /// of `domain` are buckets.
+    /// A frontend of `store` that accepts requests signed by `keys`, within the limits of `traffic`. Subdomains of
+    /// `domain` are buckets.
     pub fn new(
         store: Arc<dyn ObjectStore>,
         keys: Arc<dyn AccessKeys>,

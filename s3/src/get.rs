@@ -30,9 +30,9 @@ const REPLACEABLE: [(&str, &str); 6] = [
     ("response-expires", "expires"),
 ];
 
-/// Headers of ours in the answer to a HEAD of a cold object: that it is cold, and how many seconds a GET is expected to
-/// wait for its first byte. S3 has none for this: its storage classes say what must be restored first, which nothing
-/// here need be.
+/// Larder's own headers in the response to a HEAD of a cold object: that it is cold, and the expected seconds until the
+/// first byte of a GET. S3 has no header for this: its storage classes mark objects that must be restored first, and no
+/// object here must be.
 const TEMPERATURE: HeaderName = HeaderName::from_static("x-larder-temperature");
 const RECALL_FORECAST_S: HeaderName = HeaderName::from_static("x-larder-recall-forecast-s");
 
@@ -55,8 +55,8 @@ pub(crate) async fn head(front: &Frontend, request: &S3Request) -> Answer {
     Ok(answer)
 }
 
-/// GetObject: an object, or a range of it. It is located once, and read if it still is where it was then: two questions
-/// to the catalog.
+/// GetObject: an object, or a range of it. It is located once, and read if it is still in the same place: two queries
+/// of the catalog.
 pub(crate) async fn object(front: &Frontend, request: &S3Request, pending: &PendingRequest) -> Answer {
     for _ in 0..LOOKUPS_MAX {
         let (bucket, located) = front.located(request).await?;
@@ -102,7 +102,7 @@ fn outcome(request: &S3Request, object: &Object) -> Result<ReadOutcome, ErrorRes
     }
 }
 
-/// The range of the part that a read asks for; an object that came in one piece is its own part 1.
+/// The range of the part that a read requests; an object that was uploaded in one piece is its own part 1.
 fn part_of_upload(request: &S3Request, object: &Object) -> Result<RequestedRange, ErrorResponse> {
     if request.headers.contains_key("range") {
         let message = "Cannot specify both Range header and partNumber query parameter";
@@ -117,8 +117,8 @@ fn part_of_upload(request: &S3Request, object: &Object) -> Result<RequestedRange
     if object.bytes == 0 { Ok(RequestedRange::Whole) } else { Err(ErrorResponse::invalid_range(None, object.bytes)) }
 }
 
-/// The checksums of what is sent, if the client wants them: of the whole, or of a part of an upload. There are none of
-/// another range, and a client would compare it with those of the whole.
+/// The checksums of the bytes that are sent, if the client wants them: of the whole object, or of a part of an upload.
+/// Other ranges get none, because a client would compare it with the bytes of the range.
 async fn checksums(
     front: &Frontend,
     request: &S3Request,
@@ -140,7 +140,7 @@ async fn checksums(
     }
 }
 
-/// The bytes as a body. An error on the way can only break the connection, so it is logged here.
+/// The bytes as a body. An error while they are sent can only break the connection, so it is logged here.
 fn body_of(bytes: ObjectBytes, request: &S3Request) -> Body {
     let path = format!("/{}/{}", request.bucket, request.key);
     let frames = bytes.map(move |piece| {
@@ -194,7 +194,7 @@ impl ObjectResponse<'_> {
         }
         add_checksums(headers, &checksums)?;
         if !checksums.is_empty() {
-            // That of a part is of its bytes, and the type says how the object's own is made.
+            // A part's checksum is of the part's bytes; the type states how the object's own checksum is made.
             headers.insert("x-amz-checksum-type", HeaderValue::from_static(type_of(&object.checksums)));
         }
         if request.query("partNumber").is_some() && !object.parts.is_empty() {

@@ -8,7 +8,7 @@ use s3s::host::{S3Host, VirtualHost};
 pub struct HostDomain(String);
 
 impl HostDomain {
-    /// `name` in lower case; `None` if it is no domain of letters, digits, hyphens and dots.
+    /// `name` in lower case; `None` if it is an IP address, or no domain of letters, digits, hyphens and dots.
     pub fn new(name: &str) -> Option<Self> {
         let sound = |label: &str| {
             let bytes = label.as_bytes();
@@ -21,7 +21,7 @@ impl HostDomain {
         (!is_address && name.split('.').all(sound)).then(|| Self(name.to_ascii_lowercase()))
     }
 
-    /// The bucket that `host`, with or without a port, names; `None` if it is not a subdomain.
+    /// The bucket that `host` names, with or without a port; `None` if `host` is not a subdomain.
     pub fn bucket(&self, host: &str) -> Option<String> {
         let name = match host.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -5,9 +5,9 @@ pub const REGION: &str = "us-east-1";
 
 /// The known access keys.
 pub trait AccessKeys: Send + Sync + 'static {
-    /// The secret of `access_key`, or `None` if nobody has that key.
+    /// The secret of `access_key`; `None` if the key is unknown.
     fn secret(&self, access_key: &str) -> Option<String>;
 
-    /// The name of the user who has `access_key`: the owner of buckets.
+    /// The name of the user with `access_key`: the owner of buckets.
     fn user(&self, access_key: &str) -> Option<String>;
 }

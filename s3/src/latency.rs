@@ -34,9 +34,9 @@ impl DurationHistogram {
 /// The durations of served requests.
 #[derive(Debug, Default)]
 pub struct Latencies {
-    /// Until the response head was ready.
+    /// Time until the response head was ready.
     pub first_byte: DurationHistogram,
-    /// Until the response was sent or the client disconnected.
+    /// Time until the response was sent or the client disconnected.
     pub request: DurationHistogram,
 }
 

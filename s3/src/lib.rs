@@ -1,9 +1,9 @@
-//! Speaks: the S3 protocol over HTTP, before an [`ObjectStore`].
+//! The S3 protocol over HTTP, in front of an [`ObjectStore`].
 //!
-//! The protocol library `s3s` verifies signatures, takes `aws-chunked` bodies apart, and reads and writes S3's XML. Its
-//! own dispatch is not used: it ignores headers and query parameters that it does not know, and here every request is
-//! refused that asks by those of S3 for anything not served, so that a client never gets a success that means something
-//! else than it asked for.
+//! The protocol library `s3s` verifies signatures, decodes `aws-chunked` bodies, and reads and writes S3's XML. Its own
+//! dispatch is not used, because it ignores headers and query parameters that it does not know. Here a request is
+//! refused if a header or parameter of S3 asks for anything that is not served. So a client never gets a success that
+//! means something else than it asked for.
 //!
 //! ```text
 //! serve -> admission (limits, request ids, error responses) -> s3s (signature)

@@ -1,12 +1,12 @@
-//! Limits of the front: requests, connections, bytes and times.
+//! Limits of the frontend: requests, connections, bytes and times.
 
 use crate::places::Shares;
 use std::time::Duration;
 
-/// Limits of the front.
+/// Limits of the frontend.
 #[derive(Clone, Debug)]
 pub struct S3Limits {
-    /// Requests at once, including those whose response is still being sent; one more gets `SlowDown`.
+    /// Concurrent requests, including those whose response is still being sent; one more gets `SlowDown`.
     pub requests: usize,
     /// Of those, requests of one user.
     pub user_requests: usize,
@@ -14,37 +14,39 @@ pub struct S3Limits {
     pub peer_requests: usize,
     /// Of those, unsigned requests from all addresses.
     pub unsigned_requests: usize,
-    /// Requests at once that wait for the bytes of a cold object, beside `requests`; one more gets `SlowDown`. Each has
-    /// a connection, so there may be fewer: see [`Self::waiting_max`].
+    /// Concurrent requests that wait for the bytes of a cold object, beside `requests`; one more gets `SlowDown`. Each
+    /// holds a connection, so the effective limit may be lower: see [`Self::waiting_max`].
     pub waiting: usize,
-    /// Connections at once. For one more the longest idle one is closed; if none is idle, it waits to be accepted.
+    /// Concurrent connections. One more closes the longest idle connection; if none is idle, it waits to be accepted.
     pub connections: usize,
-    /// Of those, connections from one address. For one more its longest idle one is closed, or else the new one.
+    /// Of those, connections from one address. One more closes the longest idle connection of its address, or else is
+    /// itself closed.
     pub peer_connections: usize,
     /// The longest head of a request, in bytes.
     pub head_bytes: usize,
-    /// The least that a client must send or take while it is waited for, in bytes per second, on average over `stall`.
+    /// The minimum rate at which a client sends or takes bytes while the server waits for it, in bytes per second, on
+    /// average over `stall`.
     pub min_bytes_per_s: u64,
     /// The largest object of one PUT, in bytes.
     pub put_bytes: u64,
-    /// Time for a client to send a request's head, or the next piece of its body, or to take the next piece of
-    /// an answer.
+    /// Time for a client to send a request's head or the next piece of its body, or to take the next piece of a
+    /// response.
     pub stall: Duration,
-    /// Time for requests in flight after shutdown was requested.
+    /// Time for requests in flight to end after shutdown was requested.
     pub grace: Duration,
 }
 
-/// Requests at once that wait for cold objects.
+/// Concurrent requests that wait for cold objects.
 const WAITING: usize = 4096;
 
-/// Connections of a typical client with many threads. With fewer, it would be cut off again and again where a low limit
-/// of open files leaves few connections in all; there, idle ones make room for others.
+/// Connections of a typical client with many threads. With fewer, such clients would be cut off repeatedly where a low
+/// limit of open files leaves few connections in all; there, idle connections make room for others.
 const PEER_CONNECTIONS_MIN: usize = 32;
 
 impl S3Limits {
-    /// Limits with the default shares of `requests` and `connections`: three quarters of the
-    /// requests for one user, a quarter for one address without a signature, half for all of those; half of the
-    /// connections for one address, but no fewer than 32 as long as there are so many.
+    /// Limits with the default shares of `requests` and `connections`: three quarters of the requests for one user, a
+    /// quarter for one address without a signature, half for all unsigned requests; half of the connections for one
+    /// address, but at least 32 of them, or all if there are fewer.
     #[must_use]
     pub fn of(requests: usize, connections: usize) -> Self {
         let share = |whole: usize, quarters: usize| (whole * quarters).div_ceil(4).max(1);
@@ -75,19 +77,19 @@ impl S3Limits {
         self.request_shares().scaled(self.waiting_max())
     }
 
-    /// The most requests that may wait for cold objects at once. However few connections there may be, they leave some
-    /// of them to others.
+    /// The maximum number of requests that wait for cold objects at once. However few connections there may be, this
+    /// leaves some of them to other requests.
     pub fn waiting_max(&self) -> usize {
         self.waiting.min(beside(self.requests, self.connections))
     }
 
-    /// The most of those whose connections come from one address.
+    /// The maximum number of those whose connections come from one address.
     pub(crate) fn peer_waiting_max(&self) -> usize {
         beside(self.requests, self.peer_connections)
     }
 }
 
-/// The part of `connections` that leaves `requests` of them, or half of them, to others.
+/// The part of `connections` that leaves `requests` of them, or half of them if that is less, to others.
 fn beside(requests: usize, connections: usize) -> usize {
     connections.saturating_sub(requests).max(connections / 2).max(1)
 }

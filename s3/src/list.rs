@@ -1,4 +1,4 @@
-//! ListObjectsV2 and its elder.
+//! ListObjectsV2 and ListObjects.
 
 use crate::digest;
 use crate::error::{ErrorCode, ErrorResponse};
@@ -17,14 +17,14 @@ use std::time::{Duration, SystemTime};
 /// The most entries of a page.
 const PAGE: usize = 1000;
 
-/// Characters that `encoding-type=url` leaves as they are.
+/// Characters that `encoding-type=url` does not encode.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'/').remove(b'*');
 
 /// The end of a page of a listing, opaque to clients: its last entry.
 pub(crate) struct ContinuationToken;
 
 impl ContinuationToken {
-    /// A token for going on behind `entry`.
+    /// A token to continue after `entry`.
     pub fn write(entry: &str) -> String {
         format!("1{}", base64_simd::URL_SAFE_NO_PAD.encode_to_string(entry))
     }
@@ -32,7 +32,7 @@ impl ContinuationToken {
     /// The entry of a token.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is no token of ours.
+    /// `InvalidArgument` for a malformed token.
     pub fn read(token: &str) -> Result<String, ErrorResponse> {
         let bytes = token.strip_prefix('1').and_then(|rest| base64_simd::URL_SAFE_NO_PAD.decode_to_vec(rest).ok());
         let entry = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
@@ -40,7 +40,7 @@ impl ContinuationToken {
     }
 }
 
-/// A key as a URL spells it.
+/// A key in URL encoding.
 pub(crate) fn encoded(key: &str) -> String {
     utf8_percent_encode(key, PLAIN).to_string()
 }
@@ -54,7 +54,7 @@ pub(crate) fn number(value: Option<&str>, name: &str, default: usize) -> Result<
     })
 }
 
-/// The parameters that all forms of listing share.
+/// The parameters of all forms of listing.
 pub(crate) struct ListParameters<'a> {
     pub prefix: &'a str,
     pub delimiter: Option<&'a str>,
@@ -93,9 +93,9 @@ impl<'a> ListParameters<'a> {
         Ok(front.store.list(&request.bucket, list).await?)
     }
 
-    /// As [`ListParameters::page`], for a form of listing that continues behind the last entry as it is spelled: the
-    /// page ends with an entry that XML can hold, so that none is left out. If there is none, keys are spelled as
-    /// URLs.
+    /// Like [`ListParameters::page`], for a form of listing that continues after the last entry as it is spelled: the
+    /// page ends with an entry that XML can hold, so no entry is skipped. Without an entry of that kind, keys are
+    /// URL-encoded.
     pub async fn page_with_end(
         &mut self,
         front: &Frontend,
@@ -116,12 +116,12 @@ impl<'a> ListParameters<'a> {
         Ok(page)
     }
 
-    /// Spells keys as URLs if `marker`, from which the next page continues, could not be read otherwise.
+    /// Encodes keys as in URLs if XML cannot hold `marker`, from which the next page continues.
     pub fn spell_marker(&mut self, marker: Option<&str>) {
         self.encoded |= marker.is_some_and(|marker| !is_expressible(marker));
     }
 
-    /// A key as it is spelled in the listing.
+    /// A key as the listing spells it.
     pub fn spell(&self, key: &str) -> String {
         if self.encoded { encoded(key) } else { key.to_owned() }
     }
@@ -157,7 +157,7 @@ impl<'a> ListParameters<'a> {
     }
 }
 
-/// The last entry of a page, key or common prefix: the next page continues behind it.
+/// The last entry of a page, key or common prefix; the next page starts after it.
 pub(crate) fn last_entry(page: &Listing) -> Option<&str> {
     let key = page.objects.last().map(|(key, _)| key.as_str());
     key.max(page.common_prefixes.last().map(String::as_str))
@@ -200,7 +200,7 @@ pub(crate) async fn v1(front: &Frontend, request: &S3Request) -> Answer {
     let bucket = front.listable_bucket(request).await?;
     let after = Some(marker.to_owned()).filter(|marker| !marker.is_empty());
     let page = terms.page_with_end(front, request, after).await?;
-    // S3 leaves this out without a delimiter; clients continue behind the last key.
+    // S3 omits this without a delimiter; clients then continue after the last key.
     let next = last_entry(&page).filter(|_| page.truncated && terms.delimiter.is_some());
     document(&ListObjectsOutput {
         name: Some(bucket.name.clone()),

@@ -1,4 +1,4 @@
-//! The operations that are served, and which of them a request asks for.
+//! The operations that are served, and the choice of one for a request.
 
 use crate::error::{ErrorCode, ErrorResponse};
 use http::{HeaderMap, Method};
@@ -27,7 +27,7 @@ pub(crate) enum Operation {
     GetBucketOwnershipControls,
     PutBucketOwnershipControls,
     DeleteBucketOwnershipControls,
-    /// A bucket configuration that this store does not have, so that it is never set.
+    /// A bucket configuration that this store does not have, so it is never set.
     GetConfiguration,
     DeleteConfiguration,
     ListObjectVersions,
@@ -109,8 +109,8 @@ const OF_OBJECT: [(&str, &str, Operation); 11] = [
     ("DELETE", "uploadId", Operation::AbortMultipartUpload),
 ];
 
-/// Query parameters that name a configuration, with the names of the operations that read it and the error code for one
-/// that is not set. Without a code, S3 answers with a document that says so.
+/// Query parameters that name a configuration, with the names of the operations that read it and the error code if it
+/// is not set. `None` if S3 answers with a document instead.
 pub(crate) const CONFIGURATIONS: [(&str, &[&str], Option<ErrorCode>); 18] = [
     ("accelerate", &["GetBucketAccelerateConfiguration"], None),
     ("analytics", &["GetBucketAnalyticsConfiguration", "ListBucketAnalyticsConfigurations"], None),
@@ -140,7 +140,8 @@ pub(crate) const CONFIGURATIONS: [(&str, &[&str], Option<ErrorCode>); 18] = [
     ("website", &["GetBucketWebsite"], Some(ErrorCode::NoSuchWebsiteConfiguration)),
 ];
 
-/// Configurations that can be deleted, which succeeds if they are not set, with the names of the operations that do.
+/// Configurations that can be deleted, with the names of the operations that delete them. Each deletion succeeds,
+/// because none is ever set.
 pub(crate) const DELETABLE: [(&str, &str); 7] = [
     ("cors", "DeleteBucketCors"),
     ("encryption", "DeleteBucketEncryption"),
@@ -151,7 +152,7 @@ pub(crate) const DELETABLE: [(&str, &str); 7] = [
     ("website", "DeleteBucketWebsite"),
 ];
 
-/// Sub-resources of S3 that no operation here has.
+/// Sub-resources of S3 for which there is no operation here.
 pub(crate) const NOT_SERVED: [&str; 15] = [
     "abac",
     "annotation",
@@ -170,7 +171,7 @@ pub(crate) const NOT_SERVED: [&str; 15] = [
     "torrent",
 ];
 
-/// True if the query parameter `name` is what makes a request this operation.
+/// True if the query parameter `name` selects this operation.
 pub(crate) fn is_named_by(operation: Operation, name: &str) -> bool {
     match operation {
         Operation::GetConfiguration => is_readable_configuration(name),
@@ -179,7 +180,7 @@ pub(crate) fn is_named_by(operation: Operation, name: &str) -> bool {
     }
 }
 
-/// True if the query parameter `name` makes a request some operation that is served.
+/// True if the query parameter `name` selects an operation that is served.
 pub(crate) fn is_sub_resource(name: &str) -> bool {
     is_readable_configuration(name) || OF_BUCKET.iter().chain(&OF_OBJECT).any(|row| row.1 == name)
 }

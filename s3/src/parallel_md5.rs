@@ -1,23 +1,23 @@
-//! MD5, which S3's `ETag` needs of every upload, computed beside the receiving and writing of the bytes.
+//! MD5, which S3's `ETag` needs of every upload, computed in parallel to receiving and writing the bytes.
 //!
-//! MD5 cannot be cut into parts, so one upload's takes a core of its own; but many uploads' go through one core
-//! together, each in a lane of its vectors ([`lanes`]), at several times the rate. Each upload gathers a batch of what
-//! it receives and hands it to a worker, without a copy. A worker is a blocking task that lives while there are
-//! batches. It takes what waits into its lanes, goes on by [`SLICE_BLOCKS`], and looks again: so batches that come
-//! while others are half done join them. The few for which lanes do not pay take slices in turns, by the faster way for
-//! one.
+//! The MD5 of one upload cannot be split, so it takes a core. The MD5s of many uploads share a core, each in a lane of
+//! its vectors ([`lanes`]), at several times the rate. Each upload gathers a batch of the bytes it receives and hands
+//! it to a worker, without a copy. A worker is a blocking task that runs while there are batches. It takes waiting
+//! batches into its lanes, hashes [`SLICE_BLOCKS`] of each, and looks again, so new batches join those in progress.
+//! Batches too few for lanes to pay take slices in turn, hashed in the faster way for one.
 //!
-//! Small uploads are over before a worker would have woken. Those of one runtime that end at the same moment, as they
-//! do where many clients were answered at once, are hashed together by the first of them, in place.
+//! Small uploads end before a worker would wake. Small uploads of one runtime that end at the same moment, as they do
+//! when many clients were answered at once, are hashed together by the first of them, in place.
 //!
 //! Invariants:
 //! - an upload has one batch with a worker and another that gathers, of at most [`BATCH_BYTES`] and a piece each; it
 //!   waits when both are full;
-//! - nobody waits without a worker: who adds a batch sees to one, and a worker leaves only when none waits;
-//! - an upload that goes away takes its batch from its lane at the next slice;
-//! - an upload that ends beside others goes on once its bytes are hashed, whatever becomes of the others: it does
-//!   itself what nobody has begun;
-//! - on a runtime of one thread, and for little, the bytes are hashed in place: nothing there runs beside anything.
+//! - no batch waits without a worker: the upload that adds a batch ensures that there is one, and a worker leaves only
+//!   when no batch waits;
+//! - an upload that is dropped removes its batch from its lane at the next slice;
+//! - an upload that ends beside others continues once its bytes are hashed, even if the others are dropped: it hashes
+//!   every batch that no other upload has started;
+//! - on a runtime of one thread, and for few bytes, the bytes are hashed in place: nothing there runs in parallel.
 
 mod lanes;
 mod state;
@@ -36,9 +36,9 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 /// Bytes that an upload gathers before it waits for its last batch.
 const BATCH_BYTES: usize = 1 << 20;
-/// The fewest bytes that an upload hands to an idle worker: 80 microseconds' work.
+/// The fewest bytes that an upload hands to an idle worker: 80 microseconds of work.
 const HANDOVER_BYTES: usize = 64 << 10;
-/// The fewest bytes for which an upload that ends looks for others that do.
+/// The fewest bytes for which an upload that ends looks for others that end.
 const BESIDE_BYTES: usize = 4 << 10;
 /// Blocks that a worker hashes before it looks for other batches.
 const SLICE_BLOCKS: usize = 1024;
@@ -51,11 +51,11 @@ pub(crate) struct Md5Workers {
 
 struct SharedWorkers {
     level: Level,
-    /// Batches from which on hashing side by side pays.
+    /// The number of batches from which hashing side by side pays.
     together_from: usize,
     workers_max: usize,
     queue: Mutex<LaneQueue>,
-    /// Small uploads that end now.
+    /// Small uploads that are ending.
     ending: Mutex<VecDeque<LaneBatch>>,
 }
 
@@ -66,7 +66,7 @@ struct LaneQueue {
 }
 
 impl Md5Workers {
-    /// Workers that take half of the cores at most: the other half receives and writes.
+    /// Uses at most half of the cores for workers; the other half receives and writes.
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         Self::with_workers((cores / 2).max(1))
@@ -79,7 +79,7 @@ impl Md5Workers {
         Self { shared: Arc::new(SharedWorkers { level, together_from, workers_max, queue, ending }) }
     }
 
-    /// The MD5 of an upload that begins.
+    /// The MD5 of a new upload.
     pub fn upload(&self) -> Md5 {
         Md5 {
             workers: self.clone(),
@@ -89,7 +89,7 @@ impl Md5Workers {
         }
     }
 
-    /// Hashes the first of the small uploads that end now, in place. False if there are none.
+    /// Hashes the first of the small uploads that are ending, in place. False if no upload is ending.
     fn hash_ending(&self) -> bool {
         let mut ending = self.shared.ending.lock();
         let now = ending.len().min(LANES);
@@ -103,7 +103,7 @@ impl Md5Workers {
         now > 0
     }
 
-    /// Queues a batch, and starts another worker if there may be one.
+    /// Queues a batch, and starts another worker if fewer than the maximum run.
     fn add(&self, lane: LaneBatch, runtime: &Handle) {
         let mut queue = self.shared.lock();
         queue.waiting.push_back(lane);
@@ -131,7 +131,7 @@ pub(crate) fn digest(bytes: &[u8]) -> [u8; 16] {
     digest.finish()
 }
 
-/// An MD5 that is computed where the bytes pass.
+/// An MD5 that is computed as the bytes pass.
 pub(crate) struct Md5InPlace(Md5State);
 
 impl Default for Md5InPlace {
@@ -150,12 +150,12 @@ impl Md5InPlace {
     }
 }
 
-/// The runtime ended a worker before its time.
+/// The runtime ended a worker early.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("hashing ended")]
 pub(crate) struct HashingEnded;
 
-/// Where an upload's state is.
+/// The location of an upload's state.
 enum StateAt {
     Here(Md5State),
     Away(oneshot::Receiver<Md5State>),
@@ -174,7 +174,7 @@ impl Md5 {
     /// Takes the next bytes; waits only if hashing is two batches behind.
     ///
     /// # Errors
-    /// The runtime is going down.
+    /// The runtime is shutting down.
     pub async fn feed(&mut self, piece: Bytes) -> Result<(), HashingEnded> {
         self.gathered_bytes += piece.len();
         self.gathered.push_back(piece);
@@ -187,10 +187,10 @@ impl Md5 {
         Ok(())
     }
 
-    /// The digest of all that was fed.
+    /// The digest of all bytes that were fed.
     ///
     /// # Errors
-    /// The runtime is going down.
+    /// The runtime is shutting down.
     pub async fn finish(mut self) -> Result<[u8; 16], HashingEnded> {
         if self.gathered_bytes >= HANDOVER_BYTES {
             self.hand_over().await?;
@@ -205,11 +205,11 @@ impl Md5 {
         Ok(state.finish())
     }
 
-    /// `state` behind what has gathered, which is hashed along with other uploads that end.
+    /// `state` after the gathered bytes, which are hashed together with other uploads that end.
     async fn end_beside_others(self, state: Md5State) -> Result<Md5State, HashingEnded> {
         let (done, mut back) = oneshot::channel();
         self.workers.shared.ending.lock().push_back(LaneBatch { state, pieces: self.gathered, done });
-        // Those that are ready by now come first, and join.
+        // Uploads that are ready by now run first, and join.
         tokio::task::yield_now().await;
         loop {
             match back.try_recv() {
@@ -231,7 +231,7 @@ impl Md5 {
         matches!(self.work, StateAt::Here(_))
     }
 
-    /// Sends what has gathered after the batch before it.
+    /// Hands the gathered bytes over, after the batch before them.
     async fn hand_over(&mut self) -> Result<(), HashingEnded> {
         assert!(self.gathered_bytes >= HANDOVER_BYTES, "little is hashed where it is");
         let mut state = self.state().await?;
@@ -253,7 +253,7 @@ impl Md5 {
 
     async fn state(&mut self) -> Result<Md5State, HashingEnded> {
         match &mut self.work {
-            // Awaited where it is: whoever drops this call may go on with the next.
+            // Awaited in place: a caller that drops this call can make the next.
             StateAt::Away(back) => {
                 let state = back.await.map_err(|_| HashingEnded);
                 self.work = StateAt::Lost;
@@ -267,7 +267,7 @@ impl Md5 {
     }
 }
 
-/// A batch, with or waiting for a worker.
+/// A batch that has a worker or waits for one.
 struct LaneBatch {
     state: Md5State,
     pieces: VecDeque<Bytes>,
@@ -275,7 +275,7 @@ struct LaneBatch {
 }
 
 impl LaneBatch {
-    /// Goes on to where the next piece has whole blocks; whether there is one.
+    /// Advances to the next piece that starts with whole blocks. False if no piece is left.
     fn settle(&mut self) -> bool {
         while let Some(piece) = self.pieces.front_mut() {
             let odd = (BLOCK_BYTES - self.state.held_bytes()) % BLOCK_BYTES;
@@ -291,7 +291,7 @@ impl LaneBatch {
         false
     }
 
-    /// The whole blocks that come next.
+    /// The next whole blocks.
     fn blocks(&self) -> &[Block] {
         self.pieces.front().map_or(&[], |piece| piece.as_chunks::<BLOCK_BYTES>().0)
     }
@@ -304,7 +304,7 @@ impl LaneBatch {
         }
     }
 
-    /// Takes note that the next `count` blocks led to `words`.
+    /// Records that the next `count` blocks led to `words`.
     fn advance(&mut self, words: [u32; 4], count: usize) {
         assert!(count <= self.blocks().len(), "a lane advances over what it has");
         self.state.words = words;
@@ -319,7 +319,7 @@ impl LaneBatch {
 struct Md5Worker {
     shared: Arc<SharedWorkers>,
     lanes: Vec<LaneBatch>,
-    /// True once it is no longer counted.
+    /// True once the worker is no longer counted.
     left: bool,
 }
 
@@ -331,7 +331,7 @@ impl Md5Worker {
         }
     }
 
-    /// Fills the lanes from what waits. Whether there is anything to do; if not, nobody counts on this worker any more.
+    /// Fills the lanes with waiting batches. False if there is nothing to do; the worker then no longer counts.
     fn admit(&mut self) -> bool {
         let mut queue = self.shared.lock();
         let room = LANES - self.lanes.len();
@@ -346,7 +346,7 @@ impl Md5Worker {
         !self.lanes.is_empty()
     }
 
-    /// Answers those whose batch is done, and leaves those with whole blocks to do.
+    /// Returns the state of each batch that is done; the lanes with whole blocks left stay.
     fn settle(&mut self) {
         let mut at = 0;
         while at < self.lanes.len() {
@@ -354,13 +354,13 @@ impl Md5Worker {
                 at += 1;
             } else {
                 let lane = self.lanes.swap_remove(at);
-                // Nobody is there to take it: the upload went away.
+                // The receiver is gone if the upload was dropped.
                 let _ = lane.done.send(lane.state);
             }
         }
     }
 
-    /// Puts every lane on by the same number of blocks.
+    /// Advances every lane by the same number of blocks.
     fn go_on(&mut self) {
         let Some(shortest) = self.lanes.iter().map(|lane| lane.blocks().len()).min() else { return };
         let count = shortest.min(SLICE_BLOCKS);
@@ -379,7 +379,7 @@ impl Md5Worker {
         for (at, lane) in self.lanes.iter().enumerate() {
             (0..4).for_each(|word| words[word][at] = lane.state.words[word]);
         }
-        // A lane that nobody uses does what the first does, to no end.
+        // An unused lane repeats the first lane; its result is not used.
         let runs = std::array::from_fn(|at| self.lanes.get(at).unwrap_or(&self.lanes[0]).blocks());
         lanes::compress(self.shared.level, &mut words, &runs, count);
         for (at, lane) in self.lanes.iter_mut().enumerate() {
@@ -389,8 +389,8 @@ impl Md5Worker {
 }
 
 impl Drop for Md5Worker {
-    /// A runtime that goes down ends workers before they began. Uploads that wait for one that will not come get an
-    /// error.
+    /// A runtime that shuts down ends workers before they start. Uploads that wait for a worker that will not come get
+    /// an error.
     fn drop(&mut self) {
         if !self.left {
             let mut queue = self.shared.lock();

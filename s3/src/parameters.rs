@@ -1,17 +1,17 @@
-//! Definitions: what each operation makes of the query parameters, headers and XML elements that S3 defines. It uses
-//! one, takes it without effect for a stated reason, or refuses it. [`crate::validation`] runs from these definitions,
-//! and `docs/s3-parameters.md` is written from them.
+//! Definitions: the effect of the query parameters, headers and XML elements that S3 defines, by operation. An
+//! operation uses one, accepts it without effect for a stated reason, or refuses it. [`crate::validation`] executes
+//! these definitions, and `docs/s3-parameters.md` is written from them.
 //!
-//! Invariants: a name that no definition holds means nothing to S3 and is ignored, except for XML elements, of which an
-//! operation takes no others than its own. An operation's own groups come before [`EVERYWHERE`], and the first match
-//! counts. Names are unique within an operation, and a longer one that fits comes before a shorter.
+//! Invariants: a name without a definition means nothing to S3 and is ignored; but an operation accepts no XML elements
+//! other than its own. An operation's own groups come before [`EVERYWHERE`], and the first match counts. Names are
+//! unique within an operation, and a longer name that fits comes before a shorter one.
 
 use crate::error::ErrorCode::{
     self, InvalidArgument, InvalidRequest, InvalidStorageClass, InvalidToken, NotImplemented,
 };
 use crate::operation::{self, Operation};
 
-/// The part of a request that a parameter stands in.
+/// The part of a request that contains a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Query,
@@ -20,7 +20,7 @@ pub(crate) enum Place {
     Element,
 }
 
-/// What an operation makes of a parameter.
+/// The effect of a parameter on an operation.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "some fields are for the page alone, which a test writes"))]
 pub(crate) enum Effect {
@@ -29,7 +29,7 @@ pub(crate) enum Effect {
     Ignored(&'static str),
     /// Refused with this code, and with this message unless it is empty.
     Refused(ErrorCode, &'static str),
-    /// The request succeeds and reports this code for the key in question. The operation does so.
+    /// The request succeeds and reports this code for the key in question. The operation itself does so.
     RefusedForKey(ErrorCode),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Parameter {
     /// Names as requests spell them, headers in lower case. An asterisk at the end stands for any ending.
     pub names: &'static [&'static str],
     pub effect: Effect,
-    /// All values, if there is no such limit.
+    /// `None` accepts all values.
     pub values: Option<Values>,
 }
 
@@ -80,7 +80,7 @@ impl Parameter {
     }
 }
 
-/// True if `name` is `own`, or begins as it does where that ends in an asterisk.
+/// True if `name` is `own`, or begins like `own` where `own` ends in an asterisk.
 fn fits(own: &str, name: &str) -> bool {
     own.strip_suffix('*').map_or(own == name, |start| name.starts_with(start))
 }
@@ -97,15 +97,15 @@ const fn element(names: &'static [&'static str]) -> Parameter {
     Parameter::new(Place::Element, names)
 }
 
-/// The one storage class there is.
+/// The only storage class.
 const STORAGE_CLASS: &str = "STANDARD";
-/// The one version of S3's interface there is.
+/// The only version of S3's interface.
 const API_VERSION: &str = "2006-03-01";
 
 /// A definition's parameters, in groups that operations share.
 type Groups = &'static [&'static [Parameter]];
 
-/// Headers that name a checksum of the bytes that they come with.
+/// Headers with a checksum of the bytes that they accompany.
 const CHECKSUMS: &[&str] = &[
     "x-amz-checksum-crc32",
     "x-amz-checksum-crc32c",
@@ -117,9 +117,9 @@ const CHECKSUMS: &[&str] = &[
 /// A body whose digests are verified.
 const BODY: &[Parameter] =
     &[header(&["content-md5", "x-amz-sdk-checksum-algorithm", "x-amz-trailer"]), header(CHECKSUMS)];
-/// Bytes of an object as the body.
+/// An object's bytes as the body.
 const BYTES: &[Parameter] = &[header(&["content-length"]), header(&["content-range"]).refused(InvalidArgument, "")];
-/// The description of an object that is made now or later.
+/// The description of an object that is created now or later.
 const DESCRIPTION: &[Parameter] = &[
     header(&[
         "cache-control",
@@ -134,7 +134,7 @@ const DESCRIPTION: &[Parameter] = &[
     ]),
     header(&["x-amz-storage-class"]).only("STANDARD", |value| value == STORAGE_CLASS, InvalidStorageClass),
 ];
-/// The conditions on the object that one being made replaces.
+/// The conditions on the object that a new one replaces.
 const REPLACEMENT: &[Parameter] = &[
     header(&["if-match"]).only("one ETag", is_one_etag, NotImplemented),
     header(&["if-none-match"]).only("*", |value| value == "*", NotImplemented),
@@ -331,8 +331,9 @@ pub(crate) const DEFINITIONS: &[(Operation, Groups)] = &[
     (Operation::ListParts, &[UPLOAD, &[query(&["max-parts", "part-number-marker"])]]),
 ];
 
-/// What S3 defines for some operation, where an operation does not say otherwise. As on AWS, a header that describes
-/// what is not there has no effect. What would change the meaning of a request is refused.
+/// Parameters that S3 defines for some operation, for every operation that does not define them itself. As on AWS, a
+/// header that describes something absent has no effect. A parameter that would change the meaning of a request is
+/// refused.
 pub(crate) const EVERYWHERE: &[Parameter] = &[
     query(&["partNumber", "uploadId", "versionId"]).refused(InvalidArgument, ""),
     query(&operation::NOT_SERVED).refused(NotImplemented, ""),
@@ -340,7 +341,7 @@ pub(crate) const EVERYWHERE: &[Parameter] = &[
     header(&["x-amz-security-token"]).refused(InvalidToken, ""),
     header(&["x-amz-expected-bucket-owner"]),
     header(&["x-amz-request-payer"]).no_effect("nobody pays for requests"),
-    // The SDK for C++ sends it with every request, and so do pyarrow and others built on it.
+    // The SDK for C++ sends it with every request; so do pyarrow and others built on it.
     header(&["x-amz-api-version"]).no_effect("there is one version of the interface").only(
         "2006-03-01",
         |value| value == API_VERSION,
@@ -388,7 +389,7 @@ pub(crate) const EVERYWHERE: &[Parameter] = &[
     .refused(InvalidArgument, ""),
 ];
 
-/// The definition of the parameter `name` for `operation`, if S3 defines it.
+/// The definition of the parameter `name` for `operation`; `None` if S3 does not define it.
 pub(crate) fn find(operation: Operation, place: Place, name: &str) -> Option<&'static Parameter> {
     let (of, groups) = &DEFINITIONS[operation as usize];
     assert!(*of == operation, "each operation has its own definition");

@@ -30,12 +30,12 @@ fn checksum_type(upload: &Upload) -> Option<ChecksumType> {
     upload.checksum_named.then(|| ChecksumType::from_static(upload::checksum_type(upload.composite)))
 }
 
-/// Lists the uploads into a bucket that are open.
+/// Lists the open uploads of a bucket.
 pub(crate) async fn uploads(front: &Frontend, request: &S3Request) -> Answer {
     let mut terms = ListParameters::of(request)?;
     let max_uploads = number(request.query("max-uploads"), "max-uploads", PAGE)?.min(PAGE);
     let key_marker = request.query("key-marker").unwrap_or_default();
-    // Without a key it means nothing.
+    // Without a key marker it means nothing.
     let id_marker = request.query("upload-id-marker").filter(|id| !id.is_empty() && !key_marker.is_empty());
     let upload = id_marker.map(|id| upload_id::parse(id).ok_or_else(invalid_marker)).transpose()?;
     let bucket = front.owned_bucket(request).await?;
@@ -80,7 +80,7 @@ fn invalid_marker() -> ErrorResponse {
     ErrorCode::InvalidArgument.with("Invalid uploadId marker")
 }
 
-/// Where the next page goes on: the last entry of this one, upload or common prefix.
+/// The marker of the next page: the last entry of this one, upload or common prefix.
 fn next(page: &UploadListing) -> (Option<&str>, Option<String>) {
     let upload = page.uploads.last().map(|(key, upload)| (key.as_str(), upload));
     let prefix = page.common_prefixes.last().map(String::as_str);
@@ -92,7 +92,7 @@ fn next(page: &UploadListing) -> (Option<&str>, Option<String>) {
     }
 }
 
-/// Lists the parts of an upload that is open.
+/// Lists the parts of an open upload.
 pub(crate) async fn of_upload(front: &Frontend, request: &S3Request) -> Answer {
     let max_parts = number(request.query("max-parts"), "max-parts", PAGE)?.min(PAGE);
     let marker = number(request.query("part-number-marker"), "part-number-marker", 0)?;

@@ -1,4 +1,4 @@
-//! Places of a limited number, and shares of them: for all unsigned requests, for each user, for each stranger.
+//! A limited number of places, and shares of them: for all unsigned requests, for each user, for each unknown address.
 //!
 //! Memory: an entry for each requester that has a place.
 
@@ -11,20 +11,20 @@ use std::net::IpAddr;
 pub(crate) enum Requester {
     /// The user who signed it.
     User(String),
-    /// A stranger at this address.
+    /// An unsigned sender at this address.
     Peer(IpAddr),
 }
 
-/// How many places there are, and how many of them each may have.
+/// The number of places, and the shares of requesters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// All of them.
+    /// All places.
     pub all: usize,
-    /// Of those, a user's.
+    /// Of those, the most for one user.
     pub user: usize,
-    /// Of those, the unsigned requests' from one address.
+    /// Of those, the most for unsigned requests from one address.
     pub peer: usize,
-    /// Of those, all unsigned requests'.
+    /// Of those, the most for all unsigned requests.
     pub unsigned: usize,
 }
 
@@ -36,18 +36,18 @@ impl Shares {
     }
 }
 
-/// Why there is no place.
+/// The reason that no place is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Excess {
-    /// All are taken.
+    /// All places are taken.
     All,
-    /// The requester has its share.
+    /// The requester has its whole share.
     OfRequester,
-    /// Unsigned requests have theirs.
+    /// Unsigned requests have their whole share.
     Unsigned,
 }
 
-/// The places that are taken.
+/// The taken places.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     all: usize,
@@ -56,20 +56,20 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// How many are taken.
+    /// The number of taken places.
     pub fn all(&self) -> usize {
         self.all
     }
 
-    /// Of those, unsigned requests'.
+    /// Of those, the places of unsigned requests.
     pub fn unsigned(&self) -> usize {
         self.unsigned
     }
 
-    /// Takes one for `requester`.
+    /// Takes a place for `requester`.
     ///
     /// # Errors
-    /// [`Excess`] if there is none within `shares`; then nothing is taken.
+    /// [`Excess`] if no place is free within `shares`; then none is taken.
     pub fn take(&mut self, requester: &Requester, shares: &Shares) -> Result<(), Excess> {
         let (is_unsigned, most) = match requester {
             Requester::User(_) => (false, shares.user),
@@ -90,7 +90,7 @@ impl Places {
         Ok(())
     }
 
-    /// Gives one of `requester`'s back.
+    /// Releases a place of `requester`.
     pub fn give_back(&mut self, requester: &Requester) {
         assert!(self.all > 0, "a place that is given back was taken");
         self.all -= 1;
@@ -99,7 +99,7 @@ impl Places {
     }
 }
 
-/// One less of `of`, which is forgotten with its last one.
+/// Subtracts one from the count of `of`, and removes a count of zero.
 pub(crate) fn uncount<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: &K) {
     let count = counts.get_mut(of).expect("what is counted less was counted before");
     *count -= 1;

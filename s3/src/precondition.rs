@@ -7,18 +7,18 @@ use std::time::{Duration, SystemTime};
 /// The outcome of the conditions of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConditionOutcome {
-    /// Answer it.
+    /// The conditions hold.
     Proceed,
-    /// 304: the client has it.
+    /// 304: the client already has this version.
     NotModified,
-    /// 412: it is not what the client wants.
+    /// 412: the object is not the one that the client wants.
     Failed,
 }
 
 /// Evaluates the conditions of a read of an object with this ETag (without quotes) and this modification time.
 ///
 /// RFC 9110, section 13.2.2, which is also what AWS documents: `If-Match` overrules `If-Unmodified-Since`, and
-/// `If-None-Match` overrules `If-Modified-Since`. Times count in whole seconds; those that are no time are ignored.
+/// `If-None-Match` overrules `If-Modified-Since`. Times are compared in whole seconds; invalid times are ignored.
 pub(crate) fn evaluate(headers: &HeaderMap, etag: &str, modified_ms: u64) -> ConditionOutcome {
     let modified = seconds(modified_ms);
     if let Some(matches) = etag_listed(headers, "if-match", etag) {
@@ -46,7 +46,7 @@ fn date(headers: &HeaderMap, name: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
 }
 
-/// True if the header lists the ETag; `None` without such a header.
+/// True if the header lists the ETag; `None` without that header.
 fn etag_listed(headers: &HeaderMap, name: &str, etag: &str) -> Option<bool> {
     let value = headers.get(name)?.to_str().unwrap_or_default();
     Some(value.split(',').map(str::trim).any(|listed| listed == "*" || bare(listed) == etag))
@@ -59,15 +59,15 @@ fn bare(etag: &str) -> &str {
 /// The outcome of a `Range` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestedRange {
-    /// All of the object: no range, one that is none, or several (S3 gives the whole then).
+    /// The whole object: no range, an invalid range, or several ranges (for which S3 sends the whole object).
     Whole,
     /// These bytes; never empty.
     Bytes(Range<u64>),
-    /// 416.
+    /// 416: the range contains no byte of the object.
     Unsatisfiable,
 }
 
-/// The part of an object of `bytes` bytes that a read is for.
+/// The part of an object of `bytes` bytes that a read requests.
 pub(crate) fn requested_range(headers: &HeaderMap, etag: &str, modified_ms: u64, bytes: u64) -> RequestedRange {
     let Some(value) = headers.get("range").and_then(|value| value.to_str().ok()) else { return RequestedRange::Whole };
     if headers.contains_key("if-range") && !if_range_holds(headers, etag, modified_ms) {
@@ -100,7 +100,7 @@ fn resolve(value: &str, bytes: u64) -> Option<RequestedRange> {
     Some(if range.start < range.end { RequestedRange::Bytes(range) } else { RequestedRange::Unsatisfiable })
 }
 
-/// Digits only, unlike `parse`, which takes a sign; numbers beyond 64 bits are as good as the largest.
+/// Parses digits only, unlike `parse`, which accepts a sign; a number of more than 64 bits counts as the largest.
 fn number(digits: &str) -> Option<u64> {
     let only_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     only_digits.then(|| digits.parse().unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! PutObject: bytes into a sink, digests beside them, and a commit only when everything the client claimed holds.
+//! PutObject: bytes into a sink, digested on the way, and a commit only if everything that the client claimed holds.
 
 use crate::digest::{DigestClaims, Digests, StreamHasher};
 use crate::error::{ErrorCode, ErrorResponse};
@@ -49,7 +49,7 @@ pub(crate) async fn object(front: &Frontend, mut request: S3Request) -> Answer {
     Ok(answer)
 }
 
-/// Refuses more bytes than one PUT may bring.
+/// Refuses more bytes than one PUT may have.
 pub(crate) fn check_length(front: &Frontend, length: u64) -> Result<(), ErrorResponse> {
     let limit_bytes = front.traffic.limits().put_bytes;
     if length <= limit_bytes {
@@ -59,7 +59,7 @@ pub(crate) fn check_length(front: &Frontend, length: u64) -> Result<(), ErrorRes
     Err(ErrorCode::EntityTooLarge.with(message))
 }
 
-/// Returns a sink that received all it should, and aborts it otherwise.
+/// Returns a sink that received everything, and aborts it otherwise.
 pub(crate) async fn or_abort<T>(
     sink: Box<dyn PutSink>,
     received: Result<T, ErrorResponse>,
@@ -78,7 +78,7 @@ pub(crate) struct Reception<'a> {
     pub front: &'a Frontend,
     pub request: &'a mut S3Request,
     pub claims: &'a DigestClaims,
-    /// Its length, as the client claims.
+    /// The length of the body, as the client claims it.
     pub bytes: u64,
 }
 
@@ -86,7 +86,7 @@ impl Reception<'_> {
     /// Moves the body into `sink` and verifies it.
     ///
     /// # Errors
-    /// Errors of the body, and claims that do not hold; the sink is aborted then.
+    /// Errors of the body, and claims that do not hold; the sink is then aborted.
     pub async fn into_sink(
         mut self,
         mut sink: Box<dyn PutSink>,
@@ -131,7 +131,7 @@ impl Reception<'_> {
     }
 }
 
-/// Commits in a task of its own, so that a client that leaves now cannot cut the commit in half. Returns the time of
+/// Commits in a separate task, so a client that disconnects now cannot cut the commit in half. Returns the time of
 /// change.
 pub(crate) async fn commit(
     sink: Box<dyn PutSink>,
@@ -145,7 +145,7 @@ pub(crate) async fn commit(
     }
 }
 
-/// Spares the client an upload that would be refused at its end. The commit decides.
+/// Refuses early an upload that would be refused at its end. The commit decides.
 pub(crate) async fn check_early(
     front: &Frontend,
     request: &S3Request,
@@ -162,7 +162,7 @@ pub(crate) async fn check_early(
     }
 }
 
-/// The condition of a request that makes an object.
+/// The condition of a request that creates an object.
 pub(crate) fn condition(request: &S3Request) -> Result<PutCondition, ErrorResponse> {
     match (request.header("if-match")?, request.header("if-none-match")?) {
         (None, None) => Ok(PutCondition::None),
@@ -172,9 +172,9 @@ pub(crate) fn condition(request: &S3Request) -> Result<PutCondition, ErrorRespon
     }
 }
 
-/// The length of the object, in bytes, as the client claims.
+/// The length of the object, in bytes, as the client claims it.
 pub(crate) fn length(headers: &HeaderMap) -> Result<u64, ErrorResponse> {
-    // A body in chunks says its own length; that of the request counts the framing as well.
+    // A chunked body has its own length; that of the request counts the framing as well.
     let streams = headers.get("x-amz-content-sha256").is_some_and(|value| value.as_bytes().starts_with(b"STREAMING-"));
     let name = if streams { "x-amz-decoded-content-length" } else { "content-length" };
     let value = headers.get(name).and_then(|value| value.to_str().ok()).ok_or(ErrorCode::MissingContentLength)?;
@@ -197,7 +197,7 @@ pub(crate) fn stored_headers(request: &S3Request) -> Result<Vec<(String, String)
     Ok(stored)
 }
 
-/// `aws-chunked` is how the request was sent, not what the object is. All else stays as it was sent.
+/// Removes `aws-chunked`, which describes the transfer and not the object. All else is unchanged.
 fn without_aws_chunked(value: &str) -> String {
     let codings = value.split(',').filter(|coding| !coding.trim().eq_ignore_ascii_case("aws-chunked"));
     codings.collect::<Vec<_>>().join(",").trim().to_owned()

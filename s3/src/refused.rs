@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) const SUMMARY_INTERVAL: Duration = Duration::from_mins(1);
 /// Pairs of cause and address that are counted separately.
 const ROWS_MAX: usize = 1_024;
-/// Rows that a summary names, those with the most requests first.
+/// Rows that a summary names: those with the most requests.
 const ROWS_NAMED: usize = 10;
 
 /// Requests that were refused since the last summary.
@@ -31,7 +31,7 @@ struct Table {
 }
 
 impl Refused {
-    /// A request from `address` was refused with `code`.
+    /// Counts a request from `address` that was refused with `code`.
     pub fn count(&self, code: &'static str, address: IpAddr) {
         let mut table = self.table.lock();
         let row = (code, peer_of(address));
@@ -44,7 +44,7 @@ impl Refused {
         assert!(table.rows.len() <= ROWS_MAX, "memory is bounded");
     }
 
-    /// A sentence on the requests refused since the last summary; `None` if there were none.
+    /// A summary of the requests refused since the last summary; `None` if no request was refused.
     pub fn summary(&self) -> Option<String> {
         let Table { rows, others } = std::mem::take(&mut *self.table.lock());
         let mut rows: Vec<_> = rows.into_iter().collect();

@@ -14,22 +14,22 @@ use s3s::xml::Deserialize;
 use s3s::{Body, TrailingHeaders};
 use std::time::Duration;
 
-/// The largest body of a request that is not an object, in bytes (AWS takes 1,000 keys of 1,024 bytes to delete at
-/// once, and 10,000 parts with a checksum each to complete).
+/// The largest body of a request that is not an object, in bytes. AWS accepts 1,000 keys of 1,024 bytes to delete at
+/// once, and 10,000 parts with a checksum each to complete.
 const SMALL_BODY_BYTES: usize = 4 << 20;
-/// The time for a client to send such a body.
+/// The time for a client to send that body.
 const SMALL_BODY_TIME: Duration = Duration::from_mins(2);
 
 /// A valid request for an operation that is served.
 pub(crate) struct S3Request {
     pub operation: Operation,
-    /// The user who signed it; nobody, if it is not signed.
+    /// The user who signed it; `None` if it is unsigned.
     user: Option<String>,
-    /// The key that signed it.
+    /// The access key that signed it.
     pub access_key: Option<String>,
-    /// The bucket; empty where the operation has none.
+    /// The bucket; empty if the operation has none.
     pub bucket: String,
-    /// The key; empty where the operation has none.
+    /// The key; empty if the operation has none.
     pub key: String,
     pub headers: HeaderMap,
     query: Vec<(String, String)>,
@@ -39,7 +39,7 @@ pub(crate) struct S3Request {
 
 impl S3Request {
     /// Parses and validates a request whose signature the protocol library has verified. The library has parsed host
-    /// and path as well, but keeps that from routes of one's own.
+    /// and path as well, but does not pass them to custom routes.
     ///
     /// # Errors
     /// `NotImplemented` for everything that is not served, and errors of paths and signatures.
@@ -71,39 +71,39 @@ impl S3Request {
     /// The user who signed it.
     ///
     /// # Errors
-    /// `AccessDenied` if nobody signed the request.
+    /// `AccessDenied` for an unsigned request.
     pub fn user(&self) -> Result<&str, ErrorResponse> {
         self.user.as_deref().ok_or(ErrorCode::AccessDenied.into())
     }
 
-    /// True if its user owns `bucket`.
+    /// True if the user of the request owns `bucket`.
     pub fn owns(&self, bucket: &Bucket) -> bool {
         self.user.as_ref() == Some(&bucket.owner)
     }
 
-    /// The value of a query parameter; the first, if it has several.
+    /// The value of a query parameter; the first one, if it has several.
     pub fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|pair| pair.0 == name).map(|pair| pair.1.as_str())
     }
 
-    /// The number of its upload.
+    /// The upload that the request names.
     ///
     /// # Errors
-    /// `NoSuchUpload` for an id that was never given out.
+    /// `NoSuchUpload` for a missing or malformed id.
     pub fn upload_id(&self) -> Result<VersionId, ErrorResponse> {
         self.query("uploadId").and_then(upload_id::parse).ok_or_else(|| ErrorCode::NoSuchUpload.into())
     }
 
-    /// The number of its part.
+    /// The part number that the request names.
     ///
     /// # Errors
-    /// `InvalidArgument` for any other number.
+    /// `InvalidArgument` for any other number than 1 to [`PARTS_MAX`].
     pub fn part_number(&self) -> Result<u32, ErrorResponse> {
         let number = self.query("partNumber").and_then(|number| number.parse().ok());
         number.filter(|number| (1..=PARTS_MAX).contains(number)).ok_or_else(part_number_out_of_range)
     }
 
-    /// The value of a header, if there is one.
+    /// The value of a header; `None` without it.
     ///
     /// # Errors
     /// `InvalidArgument` for a value that is not UTF-8.
@@ -111,7 +111,7 @@ impl S3Request {
         self.headers.get(name).map(|value| text(name, value.as_bytes())).transpose()
     }
 
-    /// The whole body, as XML, of a request that is not an object, its digests verified; `None` if it is empty.
+    /// The whole body, as XML, of a request that is not an object, with verified digests; `None` if it is empty.
     ///
     /// # Errors
     /// Errors of the body, and those of [`Self::parsed`].
@@ -121,10 +121,10 @@ impl S3Request {
         self.parsed(&body)
     }
 
-    /// Its body as XML; `None` if it is empty.
+    /// A body as XML; `None` if it is empty.
     ///
     /// # Errors
-    /// `MalformedXML`, and errors of elements that the operation does not take.
+    /// `MalformedXML`, and errors of elements that the operation does not accept.
     pub fn parsed<T: for<'xml> Deserialize<'xml>>(&self, body: &[u8]) -> Result<Option<T>, ErrorResponse> {
         if body.is_empty() {
             return Ok(None);
@@ -133,12 +133,12 @@ impl S3Request {
         xml::read(body).map(Some).ok_or_else(|| ErrorCode::MalformedXml.into())
     }
 
-    /// The bytes of such a body, which must be as `claims` says.
+    /// The bytes of a body that is not an object, verified against `claims`.
     ///
     /// # Errors
     /// Errors of the body, and `RequestTimeout` for a client that takes too long.
     pub async fn small_body_bytes(&mut self, claims: &DigestClaims) -> Result<Bytes, ErrorResponse> {
-        // A client that sends a part of it and goes silent must not keep its permit.
+        // A client that sends a part of the body and stops must not keep its permit.
         let read = tokio::time::timeout(SMALL_BODY_TIME, self.body.store_all_limited(SMALL_BODY_BYTES)).await;
         let bytes = read.map_err(|_| ErrorCode::RequestTimeout)?.map_err(|error| {
             if error.to_string().contains("limit") {
@@ -163,13 +163,13 @@ pub(crate) fn text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ErrorResp
     })
 }
 
-/// The error for a part's number outside of 1 to [`PARTS_MAX`].
+/// The error for a part number outside of 1 to [`PARTS_MAX`].
 pub(crate) fn part_number_out_of_range() -> ErrorResponse {
     let message = format!("Part number must be an integer between 1 and {PARTS_MAX}, inclusive");
     ErrorCode::InvalidArgument.with(message)
 }
 
-/// Bucket and key of a path; below `bucket`, if the host names one.
+/// Bucket and key of a path, which is below `bucket` if the host names one.
 fn decode_path(path: &str, bucket: Option<&str>) -> Result<S3Path, ErrorResponse> {
     let decoded = percent_encoding::percent_decode_str(path).decode_utf8().map_err(|_| ErrorCode::InvalidUri)?;
     parse_virtual_hosted_style(bucket, &decoded).map_err(|error| match error {

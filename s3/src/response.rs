@@ -1,4 +1,4 @@
-//! Pieces that responses of many operations share.
+//! Parts of responses that many operations share.
 
 use crate::digest;
 use crate::error::{ErrorCode, ErrorResponse};
@@ -34,7 +34,7 @@ pub(crate) fn owner(user: &str) -> Owner {
     Owner { display_name: Some(user.to_owned()), id: Some(user.to_owned()) }
 }
 
-/// An output of the protocol library's with those of `$checksums` in its fields for them, and these other fields.
+/// An output of the protocol library with `$checksums` in its fields for checksums, and these other fields.
 macro_rules! with_checksums {
     ($output:path, $checksums:expr, { $($field:ident: $value:expr),* $(,)? } $(, ..$rest:expr)?) => {{
         use catalog::ChecksumKind;
@@ -64,7 +64,7 @@ pub(crate) fn validators(object: &Object) -> Result<HeaderMap, ErrorResponse> {
 /// Sets a header.
 ///
 /// # Errors
-/// `InternalError` for a value that no header can have.
+/// `InternalError` for a value that cannot be a header.
 pub(crate) fn set(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), ErrorResponse> {
     let pair = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_bytes(value.as_bytes()).ok());
     let (name, value) =
@@ -79,7 +79,7 @@ pub(crate) fn etag_value(etag: &str) -> Result<HeaderValue, ErrorResponse> {
         .map_err(|_| ErrorCode::InternalError.with("an ETag cannot be given back"))
 }
 
-/// Adds checksums of a whole object to an answer.
+/// Adds checksums to a response, with their type as checksums of a whole object.
 pub(crate) fn add_checksums(headers: &mut HeaderMap, checksums: &[Checksum]) -> Result<(), ErrorResponse> {
     for checksum in checksums {
         set(headers, &format!("x-amz-checksum-{}", digest::spelling(checksum.kind)), &checksum.base64)?;

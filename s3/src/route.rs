@@ -1,7 +1,7 @@
 //! The one route of the protocol library: from a verified request to its operation and back.
 //!
-//! The library's hook for a route of one's own takes every request before the library resolves an operation of its own:
-//! that would ignore the headers and parameters of S3 that it does not know, and this front refuses them.
+//! The library's hook for custom routes takes every request before the library resolves an operation. The library's
+//! operations would ignore the headers and parameters of S3 that they do not know; this frontend refuses them.
 
 use crate::admission::PendingRequest;
 use crate::frontend::Frontend;
@@ -25,7 +25,7 @@ impl S3Route for CatchAll {
         true
     }
 
-    /// [`access`] decides, once it knows the bucket.
+    /// [`access`] decides, once the bucket is known.
     async fn check_access(&self, _: &mut s3s::S3Request<Body>) -> S3Result<()> {
         Ok(())
     }
@@ -49,7 +49,7 @@ impl S3Route for CatchAll {
     }
 }
 
-/// Takes a permit for a request, which its response keeps. Only now is it known whose request it is.
+/// Takes a permit for a request, which its response keeps. Only now is the requester known.
 async fn admitted(front: &Frontend, request: S3Request, pending: &PendingRequest) -> Answer {
     pending.admit(&front.traffic, request.user().ok())?;
     let names_version = request.query("versionId").is_some();

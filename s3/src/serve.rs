@@ -27,20 +27,21 @@ use tokio::task::JoinSet;
 
 /// Pause of the listener when the system has no socket for it.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
-/// Time for a client to shake hands in TLS, or the time limit of all waits for it, if that is shorter.
+/// The maximum time for a TLS handshake; the `stall` limit applies if it is shorter.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// Logs a summary of the refused requests, if there were any.
+/// Logs a summary of the refused requests, if any.
 fn log_refused(refused: &Refused) {
     if let Some(summary) = refused.summary() {
         tracing::info!("requests refused in the last minute: {summary}");
     }
 }
 
-/// Serves S3 on `listener` until `shutdown` resolves, then lets the requests in flight go on for the grace time of the
-/// limits. With `tls`, it takes no connection without TLS.
+/// Serves S3 on `listener` until `shutdown` resolves, then lets the requests in flight continue for the grace time of
+/// the limits. With `tls`, it accepts no connection without TLS.
 ///
-/// Neither it nor its parts are generic, so that what is instantiated of hyper and s3s is compiled once, here.
+/// This function and its parts are not generic, so the code that they instantiate of hyper and s3s is compiled once,
+/// here.
 ///
 /// # Errors
 /// When the listener itself is no longer usable.
@@ -54,7 +55,8 @@ pub async fn serve(
     let admission = Arc::new(Admission::new(protocol(front), Arc::clone(&traffic)));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
-    // It outlives the turns of the loop: dropped while a connection waits for room, it would close that connection.
+    // It outlives the iterations of the loop: dropping it while a connection waits for room would close that
+    // connection.
     let mut accepting = Box::pin(accept(&listener, &traffic));
     let mut summaries = tokio::time::interval(SUMMARY_INTERVAL);
     loop {
@@ -78,7 +80,7 @@ pub async fn serve(
         let connection = connection(Arc::clone(&admission), stream, tls, Arc::clone(&permit), watcher);
         connections.spawn(async move {
             tokio::select! {
-                // A connection that ends early is the client's doing, and was answered as far as possible.
+                // A connection that ends early is the client's doing; its requests were answered as far as possible.
                 ended = connection => tracing::trace!(?ended, "connection closed"),
                 () = permit.evicted() => tracing::trace!("an idle connection made room for another"),
             }
@@ -128,7 +130,7 @@ async fn connection(
     watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await.map_err(io::Error::other)
 }
 
-/// The protocol library as it is used here: its verification of signatures, and one route for everything else.
+/// The protocol library as used here: its verification of signatures, and one route for everything else.
 fn protocol(front: Frontend) -> S3Service {
     let mut builder = S3ServiceBuilder::new(NoOperations);
     builder.set_auth(Secrets(Arc::clone(&front.keys)));
@@ -144,7 +146,7 @@ struct NoOperations;
 
 impl S3 for NoOperations {}
 
-/// The secrets by which signatures are verified.
+/// The secrets for the verification of signatures.
 struct Secrets(Arc<dyn AccessKeys>);
 
 #[async_trait::async_trait]

@@ -1,7 +1,7 @@
-//! Cuts off a client that takes nothing of a response for too long, or hardly anything, so that it cannot hold a permit
-//! and a spool for ever.
+//! Cuts off a client that reads nothing of a response for too long, or hardly anything, so that it cannot hold a permit
+//! and room in the spool forever.
 //!
-//! Only the time counts in which bytes wait to be taken: an answer that waits for a drive is nobody's error.
+//! Only the time in which bytes wait to be read counts: a response that waits for a drive is not the client's fault.
 
 use crate::traffic::Traffic;
 use disk::clock;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-/// The pace of a peer: bytes that passed, over the time in which the peer was waited for.
+/// The pace of a peer: bytes that passed, over the time that the server waited for the peer.
 pub(crate) struct MinimumPace {
     stall: Duration,
     min_bytes_per_s: u64,
@@ -23,12 +23,12 @@ pub(crate) struct MinimumPace {
 }
 
 impl MinimumPace {
-    /// At least `min_bytes_per_s` while waiting for `stall` in all; any, if that is 0.
+    /// Requires `min_bytes_per_s`, checked after each `stall` of waiting; 0 allows any pace.
     pub fn new(stall: Duration, min_bytes_per_s: u64) -> Self {
         Self { stall, min_bytes_per_s, waited: Duration::ZERO, bytes: 0 }
     }
 
-    /// Notes that `bytes` bytes passed after a wait. False if the peer is too slow.
+    /// Records that `bytes` bytes passed after a wait. False if the peer is too slow.
     pub fn passed(&mut self, bytes: u64, waited: Duration) -> bool {
         self.bytes += bytes;
         self.waited += waited;
@@ -41,7 +41,7 @@ impl MinimumPace {
     }
 }
 
-/// A connection on which a write that makes no progress for a time fails.
+/// A connection that fails a write which makes no progress for the stall time.
 pub(crate) struct StallGuard {
     stream: TcpStream,
     traffic: Arc<Traffic>,
@@ -57,13 +57,13 @@ impl StallGuard {
         Self { stream, traffic: Arc::clone(traffic), pace, pending: None }
     }
 
-    /// The first byte that the client sends, which stays to be read; `None` if it sends nothing.
+    /// The first byte that the client sends, which remains to be read; `None` if it sends nothing.
     pub async fn first_byte(&self) -> io::Result<Option<u8>> {
         let mut byte = [0];
         Ok(if self.stream.peek(&mut byte).await? == 0 { None } else { Some(byte[0]) })
     }
 
-    /// Lets a write that is done pass, and a pending one until the time for it is over.
+    /// Passes a completed write on if the peer keeps its pace, and fails a pending one after the stall time.
     fn guard(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(done) = poll {
             let waited = self.pending.take().map_or(Duration::ZERO, |(since, _)| since.elapsed());

@@ -1,12 +1,12 @@
-//! The service behind the S3 front.
+//! The service behind the S3 frontend.
 //!
-//! The front speaks HTTP, signatures, XML and digests; an [`ObjectStore`] stores buckets and objects, in the catalog's
-//! types, and knows nothing of S3's spelling. The front looks a bucket up with its owner, and refuses everybody else,
-//! before it asks for anything in it.
+//! The frontend handles HTTP, signatures, XML and digests. An [`ObjectStore`] stores buckets and objects, in the
+//! catalog's types, and knows nothing of S3's spelling. The frontend looks a bucket up with its owner, and refuses
+//! requests without access to it, before it asks for anything in it.
 //!
-//! Invariants: nothing of a put is visible before [`PutSink::commit`], and nothing is left of a sink that was dropped.
-//! A future that is dropped before it resolved (its client went away) leaves the store as if it had never been called,
-//! except for [`PutSink::commit`], which the front always awaits.
+//! Invariants: nothing of a put is visible before [`PutSink::commit`], and a dropped sink leaves nothing. A future that
+//! is dropped before it resolves (its client went away) leaves the store as if it had never been called, except for
+//! [`PutSink::commit`], which the frontend always awaits.
 
 use bytes::Bytes;
 use catalog::{
@@ -19,26 +19,26 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Times a read locates an object before it gives up on one that is overwritten again and again.
+/// Lookups of an object that is overwritten repeatedly, before a read of it gives up.
 pub(crate) const LOOKUPS_MAX: usize = 8;
 
-/// The bytes of an object, or of a range of it, exactly as many as were asked for. An error must break the connection,
-/// so that no client takes a part for the whole.
+/// The bytes of an object, or of a range of it, exactly as many as requested. An error must break the connection, so
+/// that no client takes a part for the whole.
 pub type ObjectBytes = BoxStream<'static, Result<Bytes, ServiceError>>;
 
-/// The bytes of a read. While they are awaited, nothing of them is in memory.
+/// The bytes of a read. While they are awaited, none of them is in memory.
 pub enum ReadBytes {
-    /// They are at hand.
+    /// Available now.
     Here(ObjectBytes),
-    /// They are not: the object is cold. Resolves when they are.
+    /// Not available yet: the object is cold. Resolves when the bytes are available.
     Awaited(ServiceFuture<'static, ReadyBytes>),
 }
 
-/// Bytes that are at hand and still to be opened. Resolves when the first of them are in memory.
+/// Available bytes that are still to be opened. Resolves when the first of them are in memory.
 pub type ReadyBytes = ServiceFuture<'static, ObjectBytes>;
 
 impl ReadBytes {
-    /// What `change` makes of the bytes.
+    /// Applies `change` to the bytes.
     #[must_use]
     pub fn map(self, change: impl FnOnce(ObjectBytes) -> ObjectBytes + Send + 'static) -> Self {
         let awaited = match self {
@@ -51,7 +51,7 @@ impl ReadBytes {
         }))
     }
 
-    /// The bytes, once they are at hand, for callers that may wait as they like.
+    /// The bytes, once they are available. For callers without a limit on the wait.
     ///
     /// # Errors
     /// Those of the read.
@@ -63,22 +63,22 @@ impl ReadBytes {
     }
 }
 
-/// The outcome of a call, when it is done.
+/// The outcome of a call.
 pub type ServiceFuture<'a, T> = BoxFuture<'a, Result<T, ServiceError>>;
 
 /// Buckets and objects, in the catalog's own types.
 pub trait ObjectStore: Send + Sync + 'static {
-    /// The same store, for changes by the right of `authority` alone: each of them fails, and does nothing, once that
-    /// right is gone ([`catalog::Catalog::authorised`]).
+    /// The same store, for changes under `authority` alone: each of them fails, and does nothing, once that authority
+    /// is gone ([`catalog::Catalog::authorised`]).
     fn authorised(&self, authority: Authority) -> Arc<dyn ObjectStore>;
 
-    /// Makes `bucket`, created now. [`ServiceError::BucketExists`] if anybody has one of that name.
+    /// Creates `bucket`, now. [`ServiceError::BucketExists`] if any user has a bucket of that name.
     fn create_bucket(&self, bucket: Bucket) -> ServiceFuture<'_, Bucket>;
 
     /// Changes a bucket and returns it as changed.
     fn change_bucket<'a>(&'a self, name: &'a str, change: BucketChange) -> ServiceFuture<'a, Bucket>;
 
-    /// The bucket of that name, whoever owns it, or [`ServiceError::NoSuchBucket`].
+    /// The bucket of that name, of any owner, or [`ServiceError::NoSuchBucket`].
     fn head_bucket<'a>(&'a self, name: &'a str) -> ServiceFuture<'a, Bucket>;
 
     /// The buckets of `owner`, in byte order of their names.
@@ -91,7 +91,7 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// and the creation time of its bytes if they are older than this request (0 otherwise); its other fields are set
     /// when it is committed. `condition` is checked by the commit.
     ///
-    /// Refuses at once what there is no room for ([`ServiceError::SlowDown`], [`ServiceError::TooLarge`],
+    /// Refuses at once an object for which there is no room ([`ServiceError::SlowDown`], [`ServiceError::TooLarge`],
     /// [`ServiceError::NoRoom`]).
     fn begin_put<'a>(
         &'a self,
@@ -101,8 +101,8 @@ pub trait ObjectStore: Send + Sync + 'static {
         condition: PutCondition,
     ) -> ServiceFuture<'a, Box<dyn PutSink>>;
 
-    /// Refuses an object of that many bytes if no amount of waiting would make room for it. For callers with expensive
-    /// work to do before [`Self::begin_put`].
+    /// Refuses an object of that many bytes if waiting would never make room for it. For callers with expensive work to
+    /// do before [`Self::begin_put`].
     ///
     /// # Errors
     /// [`ServiceError::TooLarge`] or [`ServiceError::NoRoom`].
@@ -114,9 +114,9 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// The object at `key` along with its bucket, in one read of the catalog. Never touches a drive.
     fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> ServiceFuture<'a, Located>;
 
-    /// The bytes `range` of an object that was located, which must lie within it. Those of a cold object are
-    /// [`ReadBytes::Awaited`], which takes a while; [`ServiceError::SlowDown`] if it takes longer than the store lets a
-    /// client wait. `None` if it is not there any more: a reader who still wants it locates it again.
+    /// The bytes `range` of a located object; the range must be within it. Those of a cold object are
+    /// [`ReadBytes::Awaited`], which takes a while; [`ServiceError::SlowDown`] if that takes longer than the store lets
+    /// a client wait. `None` if the object is no longer there: a reader that still wants it locates it again.
     fn read<'a>(
         &'a self,
         bucket: &'a str,
@@ -125,18 +125,18 @@ pub trait ObjectStore: Send + Sync + 'static {
         range: Range<u64>,
     ) -> ServiceFuture<'a, Option<ReadBytes>>;
 
-    /// The time that a read of an object that was located is expected to wait for its bytes (wall time); `None` if they
-    /// are at hand. Never touches a drive.
+    /// The time that a read of a located object is expected to wait for its bytes (wall time); `None` if they are
+    /// available. Never touches a drive.
     fn recall_forecast<'a>(&'a self, located: &'a PlacedObject) -> ServiceFuture<'a, Option<Duration>>;
 
-    /// The bytes `range` of the current version (all of it without one), as [`Self::locate`] and [`Self::read`] give
-    /// them. The returned object is the version the bytes belong to.
+    /// The bytes `range` of the current version (all of it without a range), as [`Self::locate`] and [`Self::read`]
+    /// return them. The returned object is the version that the bytes belong to.
     fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> ServiceFuture<'a, GetBody> {
         Box::pin(async move {
             for _ in 0..LOOKUPS_MAX {
                 let placed = self.locate(bucket, key).await?.object?;
                 let bytes = placed.object.bytes;
-                // A caller who asked for bytes of an older, longer version learns it from the version of the answer.
+                // A caller that wants bytes of an older, longer version can see that from the returned version.
                 let range = range.clone().map_or(0..bytes, |range| range.start.min(bytes)..range.end.min(bytes));
                 let bytes = match self.read(bucket, key, &placed, range).await? {
                     Some(read) => Some(read.open().await?),
@@ -153,15 +153,15 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// Changes an object's ACL or tags and returns it as changed. Never touches a drive.
     fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> ServiceFuture<'a, Object>;
 
-    /// Removes an object if `condition` holds; succeeds if there is none and the condition allows that. Otherwise
+    /// Removes an object if `condition` holds; succeeds without an object if the condition allows that. Otherwise
     /// [`ServiceError::PreconditionFailed`] or [`ServiceError::NoSuchKey`].
     fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: PutCondition) -> ServiceFuture<'a, ()>;
 
     /// A page of the objects of a bucket. Never touches a drive.
     fn list<'a>(&'a self, bucket: &'a str, request: ListRequest) -> ServiceFuture<'a, Listing>;
 
-    /// Replaces the metadata of the version that `metadata` names; its time of change is now, whatever `metadata`
-    /// says. Bytes are not touched. Returns `None`, and changes nothing, if another version is current by then.
+    /// Replaces the metadata of the version that `metadata` names. Its time of change is now; the one in `metadata` is
+    /// ignored. Bytes are not touched. Returns `None`, and changes nothing, if another version is current by then.
     fn replace_metadata<'a>(
         &'a self,
         bucket: &'a str,
@@ -170,14 +170,14 @@ pub trait ObjectStore: Send + Sync + 'static {
         condition: PutCondition,
     ) -> ServiceFuture<'a, Option<Object>>;
 
-    /// Begins an upload in parts and returns its number; number and time in `upload` are ignored.
+    /// Starts an upload in parts and returns its number; number and time in `upload` are ignored.
     fn create_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: Upload) -> ServiceFuture<'a, VersionId>;
 
-    /// An upload that is neither completed nor aborted, or [`ServiceError::NoSuchUpload`].
+    /// An open upload, or [`ServiceError::NoSuchUpload`] if it was completed or aborted.
     fn upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> ServiceFuture<'a, Upload>;
 
     /// Opens a sink for part `number`, of `bytes` bytes. Its commit puts the part into the upload, in place of an
-    /// earlier one of that number, and takes exactly one checksum, of the upload's kind.
+    /// earlier part of that number, and takes exactly one checksum, of the upload's kind.
     fn begin_part<'a>(
         &'a self,
         bucket: &'a str,
@@ -186,9 +186,9 @@ pub trait ObjectStore: Send + Sync + 'static {
         bytes: u64,
     ) -> ServiceFuture<'a, Box<dyn PutSink>>;
 
-    /// Makes an object of an upload's parts. [`ServiceError::NoSuchUpload`] if it is not open any more,
-    /// [`ServiceError::NoSuchPart`] if a part is not as `completion` says. The caller must wait for the outcome, as for
-    /// [`PutSink::commit`].
+    /// Makes an object of an upload's parts. [`ServiceError::NoSuchUpload`] if the upload is no longer open,
+    /// [`ServiceError::NoSuchPart`] if a part is not as `completion` describes it. The caller must await the outcome,
+    /// as for [`PutSink::commit`].
     fn complete_upload<'a>(&'a self, bucket: &'a str, key: &'a str, completion: Completion) -> ServiceFuture<'a, ()>;
 
     /// Aborts an upload and frees its parts.
@@ -197,24 +197,24 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// A page of the uploads of a bucket.
     fn list_uploads<'a>(&'a self, bucket: &'a str, request: UploadListRequest) -> ServiceFuture<'a, UploadListing>;
 
-    /// At most `limit` parts with numbers above `after`, of an open upload or of the object made of it. None for any
+    /// At most `limit` parts with numbers above `after`, of an open upload or of the object made of it. Empty for any
     /// other version.
     fn parts(&self, upload: VersionId, after: u32, limit: usize) -> ServiceFuture<'_, Vec<Part>>;
 }
 
 /// Receives the bytes of one object or part. Dropping it discards them.
 pub trait PutSink: Send {
-    /// Appends `bytes`. Pieces come as the network cuts them, from one byte to some hundred KiB.
+    /// Appends `bytes`. Pieces have the size in which the network delivers them, from one byte to some hundred KiB.
     fn write(&mut self, bytes: Bytes) -> ServiceFuture<'_, ()>;
 
-    /// Discards what was written; its room is free when this returns.
+    /// Discards the written bytes; their room is free when this returns.
     fn abort(self: Box<Self>) -> BoxFuture<'static, ()>;
 
-    /// Makes what was written, which has this ETag (without quotes) and these checksums, the current version or the
-    /// part: durable and visible when it returns, and not at all if it fails. The condition of the put is checked in
-    /// the same step ([`ServiceError::PreconditionFailed`], or [`ServiceError::NoSuchKey`] for an `IfMatch` on
-    /// nothing). Returns the time of change, in milliseconds of the Unix epoch. Dropped half-way it may or may not have
-    /// happened: the front gives it a task of its own.
+    /// Makes the written bytes, which have this ETag (without quotes) and these checksums, the current version or the
+    /// part. They are durable and visible when it returns; if it fails, nothing has changed. The condition of the put
+    /// is checked in the same step ([`ServiceError::PreconditionFailed`], or [`ServiceError::NoSuchKey`] for an
+    /// `IfMatch` without an object). Returns the time of change, in milliseconds of the Unix epoch. A commit that is
+    /// dropped half-way may or may not have happened, so the frontend runs it in a separate task.
     fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> ServiceFuture<'static, u64>;
 }
 
@@ -240,7 +240,7 @@ pub struct Completion {
 
 /// An object with its bytes, or those of a range.
 pub struct GetBody {
-    /// The version they belong to.
+    /// The version that the bytes belong to.
     pub object: Object,
     /// The bytes.
     pub bytes: ObjectBytes,
@@ -250,11 +250,11 @@ pub struct GetBody {
 pub struct Located {
     /// The bucket.
     pub bucket: Bucket,
-    /// The object, and where its bytes lie; [`ServiceError::NoSuchKey`] if there is none.
+    /// The object and the place of its bytes; [`ServiceError::NoSuchKey`] if it does not exist.
     pub object: Result<PlacedObject, ServiceError>,
 }
 
-/// Why a call to the store failed.
+/// The reason that a call to the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     /// No bucket of that name exists.
@@ -263,10 +263,10 @@ pub enum ServiceError {
     /// No object of that key exists.
     #[error("no such key")]
     NoSuchKey,
-    /// No such upload is open: it was completed or aborted, or never begun.
+    /// No such upload is open: it was completed or aborted, or never started.
     #[error("no such upload")]
     NoSuchUpload,
-    /// An upload lacks this part, or has another one of that number.
+    /// An upload lacks this part, or has a different part of that number.
     #[error("no such part {0}")]
     NoSuchPart(u32),
     /// A bucket of that name exists already.
@@ -292,13 +292,13 @@ pub enum ServiceError {
         /// The reason to wait; shown to the client.
         reason: String,
     },
-    /// More bytes than one object may ever have here.
+    /// More bytes than any object may have here.
     #[error("{reason}")]
     TooLarge {
         /// The limit and how to raise it; shown to the client.
         reason: String,
     },
-    /// No room is left, and waiting makes none.
+    /// No room is left, and waiting does not make any.
     #[error("no room: {reason}")]
     NoRoom {
         /// The full resource; shown to the client.
@@ -307,13 +307,13 @@ pub enum ServiceError {
     /// A part of the store does not answer; a later attempt may succeed.
     #[error("unavailable: {reason}")]
     Unavailable {
-        /// Which part; for the log.
+        /// The part; for the log.
         reason: String,
     },
-    /// Acknowledged bytes cannot be read back any more.
+    /// Acknowledged bytes can no longer be read.
     #[error("data lost: {what}")]
     DataLost {
-        /// Which bytes; for the log.
+        /// The lost bytes; for the log.
         what: String,
     },
     /// A staged file or a record of the catalog is damaged or missing. For the log.

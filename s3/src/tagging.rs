@@ -29,7 +29,7 @@ pub(crate) fn of_header(request: &S3Request) -> Result<Tags, ErrorResponse> {
     let Some(text) = request.header("x-amz-tagging")? else { return Ok(Tags::new()) };
     let tags: Tags = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
     let keys: BTreeSet<_> = tags.iter().map(|tag| &tag.0).collect();
-    // Bytes that are not UTF-8 are decoded to this.
+    // Bytes that are not UTF-8 decode to this character.
     let damaged = tags.iter().any(|(key, value)| [key, value].iter().any(|part| part.contains('\u{fffd}')));
     if keys.len() < tags.len() || damaged {
         let message = "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters \
@@ -39,7 +39,7 @@ pub(crate) fn of_header(request: &S3Request) -> Result<Tags, ErrorResponse> {
     check(tags, OF_OBJECT, "Object")
 }
 
-/// Answers the tags of an object.
+/// Returns the tags of an object.
 pub(crate) async fn of_object(front: &Frontend, request: &S3Request) -> Answer {
     let bucket = front.owned_bucket(request).await?;
     let object = front.readable_object(request, &bucket).await?;
@@ -47,7 +47,7 @@ pub(crate) async fn of_object(front: &Frontend, request: &S3Request) -> Answer {
     document(&GetObjectTaggingOutput { tag_set: tag_set(object.tags), version_id: None })
 }
 
-/// Gives an object these tags and no others.
+/// Replaces the tags of an object.
 pub(crate) async fn put_of_object(front: &Frontend, mut request: S3Request) -> Answer {
     let bucket = front.owned_bucket(&request).await?;
     versions::check(&request)?;
@@ -56,7 +56,7 @@ pub(crate) async fn put_of_object(front: &Frontend, mut request: S3Request) -> A
     Ok(empty(StatusCode::OK))
 }
 
-/// Takes all tags off an object.
+/// Removes the tags of an object.
 pub(crate) async fn delete_of_object(front: &Frontend, request: &S3Request) -> Answer {
     let bucket = front.owned_bucket(request).await?;
     versions::check(request)?;
@@ -64,7 +64,7 @@ pub(crate) async fn delete_of_object(front: &Frontend, request: &S3Request) -> A
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
-/// Answers the tags of a bucket.
+/// Returns the tags of a bucket.
 pub(crate) async fn of_bucket(front: &Frontend, request: &S3Request) -> Answer {
     let bucket = front.owned_bucket(request).await?;
     if bucket.tags.is_empty() {
@@ -73,7 +73,7 @@ pub(crate) async fn of_bucket(front: &Frontend, request: &S3Request) -> Answer {
     document(&GetBucketTaggingOutput { tag_set: tag_set(bucket.tags.clone()) })
 }
 
-/// Gives a bucket these tags and no others.
+/// Replaces the tags of a bucket.
 pub(crate) async fn put_of_bucket(front: &Frontend, mut request: S3Request) -> Answer {
     let bucket = front.owned_bucket(&request).await?;
     let tags = requested(&mut request, OF_BUCKET, "Bucket").await?;
@@ -81,14 +81,14 @@ pub(crate) async fn put_of_bucket(front: &Frontend, mut request: S3Request) -> A
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
-/// Takes all tags off a bucket.
+/// Removes the tags of a bucket.
 pub(crate) async fn delete_of_bucket(front: &Frontend, request: &S3Request) -> Answer {
     let bucket = front.owned_bucket(request).await?;
     bucket.store.change_bucket(&request.bucket, BucketChange::Tags(Tags::new())).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
-/// The tags that a bucket is created with.
+/// The tags of a new bucket.
 ///
 /// # Errors
 /// Tags that are malformed or too many.

@@ -1,10 +1,10 @@
 //! TLS of the listener: a certificate that can be replaced while connections are open.
 //!
 //! Cryptography is `ring`'s; TLS 1.2 and 1.3, HTTP/1.1 alone. Invariants:
-//! - A [`Tls`] that exists has a certificate chain and the key that belongs to it; what does not fit is refused and
+//! - A [`Tls`] always has a certificate chain and the key that belongs to it; a pair that does not fit is refused and
 //!   changes nothing.
-//! - A connection keeps what it began with. One that begins after a replacement gets the new certificate, resumed
-//!   sessions included: what can be resumed goes with the certificate it was made under.
+//! - A connection keeps the certificate it began with. A connection that begins after a replacement gets the new
+//!   certificate, even if it resumes a session: sessions end with the certificate under which they were made.
 
 use crate::stall::StallGuard;
 use parking_lot::Mutex;
@@ -20,23 +20,23 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-/// The answer to plain HTTP.
+/// The response to plain HTTP.
 const PLAIN_HTTP: &str = "this is HTTPS; write https:// in the endpoint\n";
-/// So much of a request over plain HTTP is read and thrown away before its connection is closed.
+/// The most bytes of a request over plain HTTP that are read and discarded before its connection is closed.
 const PLAIN_READ_MAX: u64 = 1024 * 1024;
 
-/// Why a certificate and a key cannot be used.
+/// The reason that a certificate and a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The certificate's file holds none that can be read.
+    /// The certificate's file holds no readable certificate.
     #[error(
         "the certificate cannot be read: {0}; it must be PEM, the server's own first and those that signed it after"
     )]
     Certificate(String),
-    /// The key's file holds none that can be read.
+    /// The key's file holds no readable key.
     #[error("the key cannot be read: {0}; it must be PEM (PKCS#8, PKCS#1 or SEC1) and not encrypted")]
     Key(pem::Error),
-    /// They do not fit together, or are of a kind that cannot be used.
+    /// They do not fit together, or are of an unsupported kind.
     #[error("they cannot be used: {0}; the key must be that of the first certificate, RSA, ECDSA or Ed25519")]
     Unusable(rustls::Error),
 }
@@ -50,7 +50,7 @@ impl Tls {
     /// TLS with the certificate chain and the key in these PEM texts.
     ///
     /// # Errors
-    /// [`TlsError`], with its mend.
+    /// [`TlsError`], with the way to fix it.
     pub fn new(certificate: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         Ok(Self { current: Mutex::new(config(certificate, key)?) })
     }
@@ -58,19 +58,20 @@ impl Tls {
     /// Uses these from the next connection on.
     ///
     /// # Errors
-    /// [`TlsError`]; then the old ones stay in use.
+    /// [`TlsError`]; the old ones then stay in use.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<(), TlsError> {
         let new = config(certificate, key)?;
         *self.current.lock() = new;
         Ok(())
     }
 
-    /// Shakes hands with the client behind `stream`. One that speaks plain HTTP is told so.
+    /// Does the TLS handshake with the client of `stream`. A client that speaks plain HTTP gets a response that names
+    /// HTTPS.
     ///
     /// # Errors
-    /// The connection's, and that of a client which speaks no TLS.
+    /// Errors of the connection, and of a client that does not speak TLS.
     pub(crate) async fn accept(&self, stream: StallGuard) -> io::Result<Transport> {
-        // A method begins with a letter, and a handshake does not.
+        // A method begins with a letter; a handshake does not.
         if stream.first_byte().await?.is_some_and(|byte| byte.is_ascii_alphabetic()) {
             return refuse_plain(stream).await;
         }
@@ -79,8 +80,8 @@ impl Tls {
     }
 }
 
-/// Answers a request over plain HTTP. What the client has sent is read before the connection is closed: else the system
-/// resets it, and the answer may be lost.
+/// Answers a request over plain HTTP. The bytes of the client are read before the connection is closed; otherwise the
+/// system resets it, and the answer may be lost.
 async fn refuse_plain(mut stream: StallGuard) -> io::Result<Transport> {
     let answer = format!(
         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
@@ -108,13 +109,13 @@ fn config(certificate: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, TlsError>
     Ok(Arc::new(config))
 }
 
-/// A connection with or without TLS. The guard is below TLS, so that it sees what the client really takes.
+/// A connection with or without TLS. The guard is below TLS, so it sees what the client really takes.
 pub(crate) enum Transport {
     Plain(StallGuard),
     Tls(Box<TlsStream<StallGuard>>),
 }
 
-/// Calls a method of whatever stream it is.
+/// Calls a method of the stream, of either kind.
 macro_rules! on_stream {
     ($transport:expr, $stream:ident => $call:expr) => {
         match $transport.get_mut() {

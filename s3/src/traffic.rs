@@ -1,13 +1,13 @@
-//! Shares of the front: connections by peer, requests by user and by peer, and counts of what was refused.
+//! Shares of the frontend: connections by peer, requests by user and by peer, and counts of refusals.
 //!
-//! - A request counts from when its signature was verified until its response was sent. Requests of a user count for
-//!   the user, unsigned ones for the address they come from; all unsigned ones together have a share as well. So
-//!   neither one user nor strangers can take all permits.
-//! - A request that waits for the bytes of a cold object gives its place to others meanwhile, and has one of those that
-//!   wait, of which there are more and which have shares as well. When its bytes are there it gets the next place that
-//!   is free and within its shares, before any new request: whoever waited longest goes first.
-//! - A connection without a request under way is idle. When there are as many connections as there may be, the one
-//!   that has been idle longest makes room for the next; when one peer has as many as it may, its own does.
+//! - A request counts from when its signature was verified until its response was sent. A signed request counts for its
+//!   user, an unsigned one for its address; all unsigned requests together have a share as well. So neither one user
+//!   nor unknown senders can take all permits.
+//! - A request that waits for the bytes of a cold object releases its place meanwhile and has a waiting place; there
+//!   are more of those, and they have shares as well. When its bytes are available it gets the next place that is free
+//!   and within its shares, before any new request; the request that has wanted a place longest goes first.
+//! - A connection without a request under way is idle. At the maximum number of connections, the one that has been idle
+//!   longest makes room for the next; for a peer at its maximum, its own longest idle connection does.
 //!
 //! Memory: a few words for each connection and each request under way, whose numbers are bounded here.
 
@@ -26,10 +26,10 @@ use tokio::time::Instant;
 /// Refused bodies that are drained at once, so that their senders read the response. Others are cut off.
 const DRAINS: usize = 64;
 
-/// Idle time after which a connection may be closed for another.
+/// The idle time after which a connection may be closed for another.
 const IDLE_MIN: Duration = Duration::from_millis(100);
 
-/// The peer that an address belongs to: one customer has an IPv6 network of 64 bits.
+/// The peer that an address belongs to; an IPv6 network of 64 bits is one peer, because one customer has it.
 pub(crate) fn peer_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
@@ -37,7 +37,7 @@ pub(crate) fn peer_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Connections and requests under way, and counts of what was refused since the start.
+/// Connections and requests under way, and counts of refusals since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficStats {
     /// Connections now.
@@ -62,14 +62,14 @@ pub struct TrafficStats {
 
 #[derive(Default)]
 struct TrafficState {
-    /// The counts as they are reported, but for those of connections and of requests under way.
+    /// The counts as reported, except for those of connections and of requests under way.
     stats: TrafficStats,
     /// Requests under way that do not wait.
     active: Places,
     /// Requests that wait for cold objects, and the addresses they came from.
     waiting: Places,
     waiting_by_peer: HashMap<IpAddr, usize>,
-    /// Those of them that want their place back, and need not wait for anything else.
+    /// Those of them whose bytes are available and that wait for a place only.
     returning: VecDeque<Returning>,
     connections: BTreeMap<u64, ConnectionRecord>,
     by_peer: HashMap<IpAddr, usize>,
@@ -84,7 +84,7 @@ struct Returning {
 
 struct ConnectionRecord {
     peer: IpAddr,
-    /// Since when no request is under way.
+    /// The time since when no request is under way.
     idle_since: Option<Instant>,
     evicted: Arc<Notify>,
 }
@@ -98,13 +98,13 @@ pub struct Traffic {
     latencies: Latencies,
 }
 
-/// Why a connection is not admitted yet.
+/// The reason that a connection is not admitted yet.
 enum NotYet {
-    /// Its peer has as many as it may, and none of them is idle.
+    /// Its peer has its maximum of connections, and none of them is idle.
     OfPeer,
-    /// All are busy.
+    /// All connections are busy.
     AtAll,
-    /// Nobody has been idle for long enough yet; somebody will have been in so long.
+    /// No connection has been idle for long enough yet; one will have been after this time.
     Soon(Duration),
 }
 
@@ -125,7 +125,7 @@ impl Traffic {
         &self.latencies
     }
 
-    /// The current figures.
+    /// The current counts.
     pub fn stats(&self) -> TrafficStats {
         let state = self.lock();
         TrafficStats {
@@ -147,7 +147,7 @@ impl Traffic {
         self.state.lock()
     }
 
-    /// A permit for a request of `requester`, or why there is none.
+    /// A permit for a request of `requester`, or the reason to refuse it.
     pub(crate) fn admit(self: &Arc<Self>, requester: Requester) -> Result<RequestPermit, &'static str> {
         let mut state = self.lock();
         if let Err(excess) = state.active.take(&requester, &self.limits.request_shares()) {
@@ -161,7 +161,7 @@ impl Traffic {
         Ok(RequestPermit { traffic: Arc::clone(self), requester })
     }
 
-    /// The request of `permit`, which came from `address`, waits for a cold object; or why it may not.
+    /// Lets the request of `permit`, which came from `address`, wait for a cold object; or the reason to refuse it.
     pub(crate) fn wait(
         self: &Arc<Self>,
         permit: RequestPermit,
@@ -189,7 +189,7 @@ impl Traffic {
         Ok(WaitingPermit { traffic: Arc::clone(self), requester, peer, place: None })
     }
 
-    /// Gives the place of a request back, to the first of those that want one.
+    /// Releases the place of a request, to the first request that wants one back.
     fn leave_place(&self, requester: &Requester) {
         let mut state = self.lock();
         state.active.give_back(requester);
@@ -245,7 +245,7 @@ impl Traffic {
 }
 
 impl TrafficState {
-    /// Gives free places to those that want theirs back, as far as their shares go.
+    /// Gives free places to the requests that want theirs back, within their shares.
     fn let_return(&mut self, shares: &Shares) {
         let Self { active, returning, .. } = self;
         returning.retain_mut(|next| {
@@ -255,7 +255,7 @@ impl TrafficState {
             if active.all() >= shares.all || active.take(&next.requester, shares).is_err() {
                 return true;
             }
-            // Whoever gives up from now on finds the place, and gives it back.
+            // A request that gives up from now on finds the place and releases it.
             let (given, _) = oneshot::channel();
             if std::mem::replace(&mut next.place, given).send(()).is_err() {
                 active.give_back(&next.requester);
@@ -264,11 +264,11 @@ impl TrafficState {
         });
     }
 
-    /// Closes the one of those that are meant that has been idle longest.
+    /// Closes the connection that has been idle longest, of those that `is_meant` selects.
     ///
     /// # Errors
-    /// If none may be closed: the time until the first may, if any is idle. A connection that is about to send a
-    /// request must get the time for it, or many clients at once would close each other's connections for ever.
+    /// If none may be closed: the time until the first may be, or `None` if none is idle. A connection that is about to
+    /// send a request must get the time for it, or many clients at once would close each other's connections forever.
     fn evict(&mut self, is_meant: impl Fn(&ConnectionRecord) -> bool) -> Result<(), Option<Duration>> {
         let meant = self.connections.iter().filter(|(_, connection)| is_meant(connection));
         let idle = meant.filter_map(|(number, connection)| Some((connection.idle_since?, *number)));
@@ -283,7 +283,7 @@ impl TrafficState {
         Ok(())
     }
 
-    /// Counts a connection no more.
+    /// Stops counting a connection.
     fn leave(&mut self, number: u64) -> Option<ConnectionRecord> {
         let connection = self.connections.remove(&number)?;
         uncount(&mut self.by_peer, &connection.peer);
@@ -291,7 +291,7 @@ impl TrafficState {
     }
 }
 
-/// Lets a request be served, and counts it until it is dropped.
+/// Permits a request to be served, and counts it until the permit is dropped.
 pub(crate) struct RequestPermit {
     traffic: Arc<Traffic>,
     requester: Requester,
@@ -303,18 +303,17 @@ impl Drop for RequestPermit {
     }
 }
 
-/// Lets a request wait for a cold object, and counts it until it is dropped.
+/// Permits a request to wait for a cold object, and counts it until the permit is dropped.
 pub(crate) struct WaitingPermit {
     traffic: Arc<Traffic>,
     requester: Requester,
     peer: IpAddr,
-    /// Resolves when it has got its place back.
+    /// Resolves when the request has its place back.
     place: Option<oneshot::Receiver<()>>,
 }
 
 impl WaitingPermit {
-    /// It waits for nothing any more but a place among the requests under way, and gets it. It counts as one that waits
-    /// until then.
+    /// Waits for a place among the requests under way. The request counts as waiting until it has one.
     pub async fn resume(mut self) -> RequestPermit {
         let wanted = {
             let (place, wanted) = oneshot::channel();
@@ -336,7 +335,7 @@ impl Drop for WaitingPermit {
         state.waiting.give_back(&self.requester);
         uncount(&mut state.waiting_by_peer, &self.peer);
         drop(state);
-        // It has gone; it may have got a place a moment ago.
+        // The request is gone; it may have got a place a moment ago.
         if let Some(mut place) = self.place.take() {
             place.close();
             if place.try_recv().is_ok() {
@@ -346,7 +345,7 @@ impl Drop for WaitingPermit {
     }
 }
 
-/// Lets a refused body be drained, and counts it until it is dropped.
+/// Permits a refused body to be drained, and counts it until the permit is dropped.
 pub(crate) struct DrainPermit(Arc<Traffic>);
 
 impl Drop for DrainPermit {
@@ -357,7 +356,7 @@ impl Drop for DrainPermit {
     }
 }
 
-/// Lets a connection be open, and counts it until it is dropped or evicted.
+/// Permits a connection to be open, and counts it until the permit is dropped or the connection is evicted.
 pub(crate) struct ConnectionPermit {
     traffic: Arc<Traffic>,
     number: u64,
@@ -366,17 +365,17 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Its peer's address.
+    /// The address of the peer, as [`peer_of`] returns it.
     pub fn peer(&self) -> IpAddr {
         self.peer
     }
 
-    /// Resolves when it must make room for another.
+    /// Resolves when the connection must make room for another.
     pub async fn evicted(&self) {
         self.evicted.notified().await;
     }
 
-    /// Marks it as busy until the mark is dropped.
+    /// Marks the connection as busy until the mark is dropped.
     pub fn busy(self: &Arc<Self>) -> BusyConnection {
         self.set_idle(None);
         BusyConnection(Arc::clone(self))

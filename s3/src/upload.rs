@@ -1,7 +1,8 @@
-//! Uploads in parts: beginning one, putting a part, aborting one.
+//! Uploads in parts: starting one, putting a part, aborting one.
 //!
-//! Every part has a checksum of its upload's kind, whatever the client claimed of it: the kind that the client named
-//! when it began, CRC-64/NVME otherwise, as S3 does. So the object's checksum can be made of those of its parts.
+//! Every part has a checksum of its upload's kind, no matter what the client claims for the part: the kind that the
+//! client named at the start, CRC-64/NVME otherwise, as S3 does. So the object's checksum can be made of those of its
+//! parts.
 
 use crate::digest::{DigestClaims, Digests, StreamHasher, kind_named, spelling};
 use crate::error::{ErrorCode, ErrorResponse};
@@ -16,12 +17,12 @@ use http::header::ETAG;
 use http::{HeaderValue, StatusCode};
 use s3s::dto::{ChecksumType, CreateMultipartUploadOutput};
 
-/// S3's name for how the checksum of an object of parts is made.
+/// S3's name for the way in which the checksum of an object in parts is made.
 pub(crate) fn checksum_type(composite: bool) -> &'static str {
     if composite { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT }
 }
 
-/// Begins an upload.
+/// Starts an upload.
 pub(crate) async fn create(front: &Frontend, request: &S3Request) -> Answer {
     let (headers, metadata) = (stored_headers(request)?, metadata(&request.headers)?);
     let (named, composite) = requested_checksum(request)?;
@@ -52,8 +53,8 @@ pub(crate) async fn create(front: &Frontend, request: &S3Request) -> Answer {
     Ok(answer)
 }
 
-/// The kind of checksum that a client names as it begins, if any, and true if the object's is to be one of its parts'
-/// checksums.
+/// The kind of checksum that a client names for an upload, if any; and true if the object's checksum is one of its
+/// parts' checksums.
 fn requested_checksum(request: &S3Request) -> Result<(Option<ChecksumKind>, bool), ErrorResponse> {
     let invalid = |message: String| ErrorCode::InvalidRequest.with(message);
     let kind = requested_algorithm(request)?;
@@ -85,10 +86,10 @@ fn requested_checksum(request: &S3Request) -> Result<(Option<ChecksumKind>, bool
     Ok((Some(kind), composite))
 }
 
-/// The checksum algorithm that a request names for what it makes.
+/// The checksum algorithm that a request names for the object or part that it creates.
 ///
 /// # Errors
-/// `InvalidRequest` for one that there is not.
+/// `InvalidRequest` for an unknown algorithm.
 pub(crate) fn requested_algorithm(request: &S3Request) -> Result<Option<ChecksumKind>, ErrorResponse> {
     let Some(name) = request.header("x-amz-checksum-algorithm")? else { return Ok(None) };
     kind_named(name).map(Some).ok_or_else(|| {
@@ -98,7 +99,7 @@ pub(crate) fn requested_algorithm(request: &S3Request) -> Result<Option<Checksum
     })
 }
 
-/// Refuses a checksum of another kind than that which the upload was begun with.
+/// Refuses a checksum of another kind than the one that the client named at the start of the upload.
 pub(crate) fn check_kind(upload: &Upload, claimed: Option<ChecksumKind>) -> Result<(), ErrorResponse> {
     match claimed.filter(|claimed| upload.checksum_named && *claimed != upload.checksum) {
         None => Ok(()),
@@ -106,7 +107,7 @@ pub(crate) fn check_kind(upload: &Upload, claimed: Option<ChecksumKind>) -> Resu
     }
 }
 
-/// The same of a part's checksum, which must be there if the object's is made of those of its parts.
+/// The same for a part's checksum, which is required if the object's is made of those of its parts.
 fn check_part_kind(upload: &Upload, claimed: Option<ChecksumKind>) -> Result<(), ErrorResponse> {
     if upload.checksum_named && upload.composite && claimed.is_none() {
         return Err(other_kind(upload, "null"));
@@ -144,7 +145,7 @@ pub(crate) async fn part(front: &Frontend, mut request: S3Request) -> Answer {
     let mut answer = empty(StatusCode::OK);
     answer.headers.insert(ETAG, etag_value(&etag)?);
     add_checksums(&mut answer.headers, &[checksum])?;
-    // A part's checksum is always of its bytes, which S3 does not say.
+    // A part's checksum is always of its bytes; S3 does not state that.
     answer.headers.remove("x-amz-checksum-type");
     Ok(answer)
 }

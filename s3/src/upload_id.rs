@@ -1,7 +1,7 @@
-//! Upload ids as clients see them: opaque to them, the upload's number to us.
+//! Upload ids as clients see them: opaque to clients, the upload's number to the server.
 //!
-//! They begin with a letter, since some clients take what looks like a number for one. Ids of uploads that an earlier
-//! version began do not, and are read as well.
+//! They begin with a letter, since some clients take an id that looks like a number for one. Ids of uploads that an
+//! earlier version started do not, and are accepted as well.
 
 use catalog::VersionId;
 
@@ -10,7 +10,7 @@ pub(crate) fn format(upload: VersionId) -> String {
     format!("u{:016x}", upload.0)
 }
 
-/// The upload whose id is `id`, if it can be one.
+/// The upload whose id is `id`; `None` if `id` is malformed.
 pub(crate) fn parse(id: &str) -> Option<VersionId> {
     let digits = id.strip_prefix(['u', '1']).filter(|digits| digits.len() == 16)?;
     u64::from_str_radix(digits, 16).ok().map(VersionId).filter(|upload| format(*upload)[1..] == *digits)

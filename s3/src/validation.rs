@@ -1,9 +1,10 @@
-//! Validation: holds a request against the definition of its operation ([`crate::parameters`]), and makes sure that
-//! nothing of meaning was left out of its signature. A parameter of S3 that would change what the operation means is
-//! refused rather than ignored, so that no success ever means less than was asked for. What S3 does not define is
-//! ignored, as on AWS: clients use it to find their requests in a log.
+//! Validation: checks a request against the definition of its operation ([`crate::parameters`]), and checks that its
+//! signature covers everything with a meaning. A parameter of S3 that would change what the operation means is refused
+//! rather than ignored, so no success means less than the request asked for. A parameter that S3 does not define is
+//! ignored, as on AWS: clients use them to find their requests in a log.
 //!
-//! What is refused here gets an error of status 400: clients try 501 again, and that is for whole operations.
+//! A request that is refused here gets an error of status 400, because clients retry 501, which is for whole
+//! operations.
 
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::operation::{self, Operation};
@@ -24,28 +25,28 @@ const SIGNING: [&str; 8] = [
     "x-id",
 ];
 
-/// Headers of S3 that a parameter of the same name stands for: SDKs move them there as they presign a URL.
+/// Headers of S3 that a parameter of the same name stands for: SDKs move them there when they presign a URL.
 const LIFTED: [&str; 5] =
     ["x-amz-acl", "x-amz-checksum-mode", "x-amz-expected-bucket-owner", "x-amz-request-payer", "x-amz-storage-class"];
-/// The same, of all names that begin so.
+/// The same, for all names with these prefixes.
 const LIFTED_PREFIXES: [&str; 2] = ["x-amz-meta-", "x-amz-server-side-encryption"];
-/// Headers that mean nothing as parameters: an SDK that presigns has no body to take a checksum of.
+/// Prefixes of headers that mean nothing as parameters: an SDK that presigns has no body to take a checksum of.
 const IGNORED_IN_URLS: [&str; 3] = ["x-amz-checksum-", "x-amz-sdk-checksum-algorithm", "x-amz-tagging"];
 
 /// Parameters of a URL presigned by signature version 2, which boto3 makes by default.
 const SIGNING_V2: [&str; 3] = ["AWSAccessKeyId", "Expires", "Signature"];
 
-/// Headers that may be sent without being signed: the signature covers them otherwise, or they mean nothing.
+/// Headers that may be sent unsigned: the signature covers them in another way, or they mean nothing.
 const UNSIGNED: [&str; 3] = ["x-amz-content-sha256", "x-amz-user-agent", "x-amz-date"];
 
 /// The longest validity of a presigned URL, in seconds.
 const PRESIGNED_MAX_S: u64 = 7 * 24 * 3600;
 
-/// Gives `headers` those of S3 that stand in the query, unless they are there as well. Before a signature is verified,
-/// since version 2 signs them as headers.
+/// Adds the headers of S3 that are in the query to `headers`, unless they are there as well. This precedes the
+/// verification of the signature, since version 2 signs them as headers.
 ///
 /// # Errors
-/// `InvalidArgument` for a value that no header can have.
+/// `InvalidArgument` for a value that cannot be a header.
 pub(crate) fn lift(uri: &Uri, headers: &mut HeaderMap) -> Result<(), ErrorResponse> {
     for (name, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
         let Some(name) = lifted(&name) else { continue };
@@ -67,8 +68,8 @@ fn lifted(name: &str) -> Option<HeaderName> {
 ///
 /// # Errors
 /// `NotImplemented` for another operation; an error of status 400 that names the header or parameter; `InvalidToken`
-/// for the tokens of sessions, which there are none of; `AccessDenied` for a header that was added to a signed request;
-/// for a request that nobody signed, what only a signature allows.
+/// for session tokens, which do not exist here; `AccessDenied` for a header that was added to a signed request; for an
+/// unsigned request, an error for anything that only a signature allows.
 pub(crate) fn check(
     operation: Operation,
     signed: bool,
@@ -84,10 +85,10 @@ pub(crate) fn check(
     if signed { check_signed(query, headers) } else { check_unsigned(query) }
 }
 
-/// Refuses elements of a body that its operation does not take.
+/// Refuses elements of a body that its operation does not accept.
 ///
 /// # Errors
-/// `MalformedXML` for an element that the operation does not have, and those of its definition.
+/// `MalformedXML` for an element that the operation does not have, and the errors of its definition.
 pub(crate) fn check_body(operation: Operation, body: &[u8]) -> Result<(), ErrorResponse> {
     xml::for_each_path(body, |path| match find(operation, Place::Element, path) {
         Some(_) => check_parameter(operation, Place::Element, path, ""),
@@ -117,7 +118,7 @@ fn check_query(operation: Operation, name: &str, value: &str) -> Result<(), Erro
     }
 }
 
-/// Refuses the parameter `name` as the definition of `operation` says.
+/// Refuses the parameter `name` if the definition of `operation` requires it.
 fn check_parameter(operation: Operation, place: Place, name: &str, value: &str) -> Result<(), ErrorResponse> {
     let Some(parameter) = find(operation, place, name) else { return Ok(()) };
     match (parameter.effect, parameter.values) {
@@ -131,7 +132,7 @@ fn check_parameter(operation: Operation, place: Place, name: &str, value: &str) 
     }
 }
 
-/// The error for a parameter that an operation does not take, or not with its value.
+/// The error for a parameter that an operation does not accept, or not with its value.
 fn refusal(place: Place, name: &str, code: ErrorCode) -> ErrorResponse {
     let named = match place {
         Place::Query => format!("The query parameter {name}"),
@@ -145,8 +146,8 @@ fn refusal(place: Place, name: &str, code: ErrorCode) -> ErrorResponse {
     }
 }
 
-/// Version 2 signs the method, the path, all `x-amz-` headers and some parameters: it is taken only where these are all
-/// that make a request its operation, and only in URLs, which expire.
+/// Version 2 signs the method, the path, all `x-amz-` headers and some parameters. It is accepted only for operations
+/// that these alone determine, and only in URLs, which expire.
 fn may_be_presigned_v2(operation: Operation) -> bool {
     matches!(
         operation,
@@ -169,7 +170,7 @@ fn may_be_presigned_v2(operation: Operation) -> bool {
     )
 }
 
-/// A request without a signature must be one that does not try to have one.
+/// Checks that an unsigned request has no parameter of a signature, and none that only a signature allows.
 fn check_unsigned(query: &[(String, String)]) -> Result<(), ErrorResponse> {
     let signing = |name: &str| SIGNING_V2.contains(&name) || name.starts_with("X-Amz-");
     if let Some((name, _)) = query.iter().find(|(name, _)| signing(name)) {
@@ -183,8 +184,8 @@ fn check_unsigned(query: &[(String, String)]) -> Result<(), ErrorResponse> {
     Ok(())
 }
 
-/// The protocol library verifies what was signed; this makes sure that nothing of meaning was left unsigned, so that
-/// whoever holds a presigned URL cannot add headers to it.
+/// The protocol library verifies what was signed. This check ensures that nothing with a meaning was left unsigned, so
+/// the holder of a presigned URL cannot add headers to it.
 fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), ErrorResponse> {
     if query.iter().any(|pair| pair.0 == "Signature") {
         return check_expiry_v2(query);
@@ -201,7 +202,7 @@ fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), E
                        less than 604800 seconds";
         return Err(ErrorCode::AuthorizationQueryParametersError.with(message));
     }
-    // Version 2 in a header covers too little and never expires, whatever unsigned parameters say beside it.
+    // Version 2 in a header covers too little and never expires, even with unsigned parameters of version 4 beside it.
     let is_v4 = authorization.starts_with("AWS4-") || !headers.contains_key("authorization");
     let Some(signed) = from_query.or(from_header).filter(|_| is_v4) else {
         let message = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
@@ -213,7 +214,7 @@ fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), E
         query.iter().any(|pair| pair.0.eq_ignore_ascii_case(name) && pair.1.as_bytes() == value.as_bytes())
     };
     let is_covered = |name: &str, value: &HeaderValue| {
-        // An empty list of trailers is what a client means that sends none.
+        // A client that sends no trailers may send an empty list of them.
         let means_nothing = UNSIGNED.contains(&name) || name == "x-amz-trailer" && value.is_empty();
         means_nothing || is_signed(name) || is_lifted(name, value)
     };
@@ -226,7 +227,7 @@ fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), E
     if is_signed("host") { Ok(()) } else { Err(ErrorCode::AccessDenied.with("The host header must be signed.")) }
 }
 
-/// A URL of version 2 names the second at which it expires. That must not be further off than one of version 4 may be.
+/// Checks the second at which a URL of version 2 expires. It must not be later than version 4 allows.
 fn check_expiry_v2(query: &[(String, String)]) -> Result<(), ErrorResponse> {
     let expires = query.iter().find(|pair| pair.0 == "Expires").and_then(|pair| pair.1.parse::<u64>().ok());
     let latest_s = clock::since_epoch().as_secs() + PRESIGNED_MAX_S;

@@ -1,4 +1,4 @@
-//! Versions: every object has exactly one, which S3 calls `null`, since versioning was never enabled on any bucket.
+//! Versions: every object has exactly one, which S3 calls `null`, because versioning was never enabled on any bucket.
 
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
@@ -8,20 +8,20 @@ use crate::response::{Answer, document};
 use catalog::{Bucket, Object};
 use s3s::dto::{ListObjectVersionsOutput, ObjectVersion, ObjectVersionStorageClass};
 
-/// The one version an object has.
+/// The only version of an object.
 pub(crate) const NULL: &str = "null";
 /// The length of S3's version ids.
 const ID_BYTES: usize = 32;
 
-/// Checks that the version a request names, if any, is the only one there is.
+/// Checks that the version that a request names, if any, is the only one that exists.
 ///
 /// # Errors
-/// `NoSuchVersion` for any other, `InvalidArgument` for what is no version id.
+/// `NoSuchVersion` for any other, `InvalidArgument` for a malformed version id.
 pub(crate) fn check(request: &S3Request) -> Result<(), ErrorResponse> {
     request.query("versionId").map_or(Ok(()), check_id)
 }
 
-/// As [`check`], of one id.
+/// Like [`check`], for one id.
 pub(crate) fn check_id(id: &str) -> Result<(), ErrorResponse> {
     let well_formed =
         id.len() == ID_BYTES && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
@@ -33,7 +33,7 @@ pub(crate) fn check_id(id: &str) -> Result<(), ErrorResponse> {
     }
 }
 
-/// Lists the versions of all objects: the one of each.
+/// Lists the versions of all objects: one of each.
 pub(crate) async fn list(front: &Frontend, request: &S3Request) -> Answer {
     let mut terms = ListParameters::of(request)?;
     let key_marker = request.query("key-marker").unwrap_or_default();
@@ -44,7 +44,7 @@ pub(crate) async fn list(front: &Frontend, request: &S3Request) -> Answer {
             return Err(ErrorCode::InvalidArgument.with(message));
         }
         Some("") => return Err(ErrorCode::InvalidArgument.with("A version-id marker cannot be empty.")),
-        // Behind any version of a key lies the next key, since each has only one.
+        // Each key has only one version, so the next key follows any version of this one.
         Some(id) => {
             check_id(id).or_else(|error| if error.code == ErrorCode::NoSuchVersion { Ok(()) } else { Err(error) })?;
         }

@@ -1,16 +1,16 @@
 //! XML documents in both directions, and the characters that XML 1.0 cannot hold.
 //!
 //! The protocol library's reader and writer (quick-xml) do the work. S3's keys are any Unicode, and its documents are
-//! XML 1.0, which has no way to write most control characters, not even as references. AWS writes references all the
-//! same (`&#x1;`), and expat, Go, Java and all other conforming parsers refuse the whole page for one such key. Here:
+//! XML 1.0, which has no way to write most control characters, not even as references. AWS writes references anyway
+//! (`&#x1;`), and expat, Go, Java and all other conforming parsers refuse the whole page for one such key. Here:
 //!
 //! - tab, line feed and carriage return become references, since a parser would turn a bare carriage return into a line
 //!   feed, and some trim the others;
-//! - what XML 1.0 has no character for ([`is_inexpressible`]) becomes U+FFFD, the replacement character. Such a key
-//!   can be read, and told apart from all others, with `encoding-type=url`.
+//! - a character that XML 1.0 does not have ([`is_inexpressible`]) becomes U+FFFD, the replacement character. With
+//!   `encoding-type=url`, a key that contains one can be read and distinguished from all others.
 //!
-//! The reader compares whole names and takes numbers without spaces. Clients write prefixes of namespaces and spaces
-//! around numbers, and S3 takes both, so [`read`] takes them away first.
+//! The reader compares whole names and accepts numbers without spaces. Clients write prefixes of namespaces and spaces
+//! around numbers, and S3 accepts both, so [`read`] removes them first.
 
 use bytes::Bytes;
 use s3s::xml::{Deserialize, Deserializer, SerError, Serialize, Serializer};
@@ -33,7 +33,7 @@ pub(crate) fn write<T: Serialize>(value: &T) -> Result<Bytes, SerError> {
     Ok(conforming(document).into())
 }
 
-/// The value that `document` holds, or `None` if it is malformed or of another schema.
+/// The value that `document` holds; `None` if it is malformed or of another schema.
 pub(crate) fn read<T: for<'xml> Deserialize<'xml>>(document: &[u8]) -> Option<T> {
     let plain = plain(document);
     let mut reader = Deserializer::new(&plain);
@@ -41,10 +41,10 @@ pub(crate) fn read<T: for<'xml> Deserialize<'xml>>(document: &[u8]) -> Option<T>
     reader.expect_eof().ok().map(|()| value)
 }
 
-/// Elements of requests whose values are numbers or truth values, around which spaces mean nothing.
+/// Elements of requests whose values are numbers or booleans, around which spaces mean nothing.
 const VALUES: [&[u8]; 3] = [b"PartNumber", b"Quiet", b"Size"];
 
-/// `document` with local names alone, and without the spaces around numbers and truth values.
+/// `document` with local names only, and without the spaces around numbers and booleans.
 fn plain(document: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(document.len());
     let mut rest = document;
@@ -93,10 +93,10 @@ fn local(name: &[u8]) -> &[u8] {
 }
 
 /// Calls `visit` with the path of each element of `document`, by local names from the root on, as in
-/// `Tagging/TagSet/Tag`. Elements that are not closed in order are none of its business: [`read`] refuses them.
+/// `Tagging/TagSet/Tag`. Elements that are not closed in order are not checked here: [`read`] refuses them.
 ///
 /// # Errors
-/// The first of `visit`, which ends it.
+/// The first error of `visit`, which ends the walk.
 pub(crate) fn for_each_path<E>(document: &[u8], mut visit: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
     let (mut path, mut rest) = (String::new(), document);
     while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
@@ -119,10 +119,10 @@ pub(crate) fn for_each_path<E>(document: &[u8], mut visit: impl FnMut(&str) -> R
     Ok(())
 }
 
-/// `document` with only such characters as parsers give back. Its values are escaped, and it has no white space between
-/// elements.
+/// `document` with only the characters that parsers return unchanged. Its values are escaped, and it has no white space
+/// between elements.
 fn conforming(document: Vec<u8>) -> Vec<u8> {
-    // U+FFFE and U+FFFF begin with this byte; so do some others, which come out as they are.
+    // U+FFFE and U+FFFF begin with this byte; so do some others, which stay unchanged.
     let is_plain = |byte: &u8| *byte >= b' ' && *byte != 0xef;
     if document.iter().all(is_plain) {
         return document;

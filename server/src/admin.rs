@@ -4,18 +4,18 @@
 //! ```text
 //! GET /status                     report::Status
 //! GET /explain?bucket=B&key=K     report::Explanation, or 404
-//! GET /thermometer?bucket=B       report::DryRunReport, or 404: what the rules say of what is staged in B; with
-//!                                 &prefix=P below P, with &rule=R what the rule R alone would
+//! GET /thermometer?bucket=B       report::DryRunReport, or 404: the rules' decisions about the staged objects of B;
+//!                                 with &prefix=P those below P, with &rule=R by the rule R alone
 //! GET /drives                     [report::DriveReport]
-//! POST /drives/fail?drive=N       report::FailedReport, or 404: drive N failed for good, rebuild its data; with
+//! POST /drives/fail?drive=N       report::FailedReport, or 404: drive N failed permanently, rebuild its data; with
 //!                                 &force=true even if that may leave blobs with less than k stacks
 //! POST /drives/retire?drive=N     report::DriveReport, or 404: empty drive N, which is good
-//! GET /lost                       report::LostReport: the objects that are lost with drives that failed
-//! POST /drives/replace?drive=N    report::ReplacedReport, or 404: use the empty directory that replaces drive N, which
-//!                                 failed; &path=P&wipe=W: the disk P, on which nothing is needed (if that is W);
-//!                                 &wait_s=S waits while its group is not asleep, so many seconds at most
+//! GET /lost                       report::LostReport: the objects that are lost with failed drives
+//! POST /drives/replace?drive=N    report::ReplacedReport, or 404: use the empty directory that replaces the failed
+//!                                 drive N; &path=P&wipe=W: the disk P, on which nothing is needed (if that is W);
+//!                                 &wait_s=S waits at most S seconds while its group is not asleep
 //! GET /scrub                      report::ScrubReport
-//! GET /scrub/lost                 [report::LostObject]: the objects of which scrubs have found bytes lost
+//! GET /scrub/lost                 [report::LostObject]: the objects with bytes that scrubs found lost
 //! POST /scrub/pause               report::ScrubReport; likewise /resume, and /start, of all groups
 //! POST /scrub/start?group=N       the same of group N, or 404
 //! POST /verify?drives=W&deep=D    verify::VerifyProgress, of a new verification; W is none, awake or all, D true or
@@ -38,7 +38,7 @@
 //! Invariants:
 //! - Only the owner of the data directory can connect: the socket is made with mode 0600 in a directory of mode 0700,
 //!   and only then moved to its name, where it also replaces the socket of a killed server.
-//! - A GET changes nothing, but that findings of a verification are handed out once. No request waits for a drive.
+//! - A GET changes nothing, except that each finding of a verification is returned once. No request waits for a drive.
 //! - The server ends with [`serve`]'s `stop`, and removes its socket.
 
 mod answer;
@@ -74,11 +74,11 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-/// Connections served at once; more wait to be accepted.
+/// Connections served at once; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 64;
-/// The longest connection, so that no client holds one of the few for ever. Only requests about jobs and dry runs of
-/// rules may take longer: some read through the whole input, or publish or remove a whole output; others look at all
-/// that is staged.
+/// The longest connection, so that no client holds one of the few forever. Only slow requests may take longer: some
+/// read through the whole input, or publish or remove a whole output; others copy the catalog, make a file system, or
+/// look at every object or at everything that is staged.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(30);
 /// The longest body of a request: a list of keys.
 const BODY_BYTES_MAX: usize = 256 << 20;
@@ -95,8 +95,8 @@ pub trait Admin: Send + Sync + 'static {
     /// The place of an object; `None` if there is no such object.
     fn explain(&self, bucket: &str, key: &str) -> impl Future<Output = Result<Option<Explanation>, AdminError>> + Send;
 
-    /// What the configured rules say of what is staged below a prefix of a bucket, or what `rule` alone would; `None`
-    /// if there is no such bucket.
+    /// The decisions of the configured rules, or of `rule` alone, about the objects staged below a prefix of a bucket;
+    /// `None` if there is no such bucket.
     fn dry_run(
         &self,
         bucket: &str,
@@ -107,7 +107,7 @@ pub trait Admin: Send + Sync + 'static {
     /// The drives, by number.
     fn drives(&self) -> impl Future<Output = Result<Vec<DriveReport>, AdminError>> + Send;
 
-    /// Records that drive `drive` failed for good, and has its data rebuilt; `None` if there is no such drive.
+    /// Records that drive `drive` failed permanently, and has its data rebuilt; `None` if there is no such drive.
     /// Repeating it is no error. It fails if the catalog cannot record it, and, unless `force` is set, if blobs may be
     /// lost by it, or if so few drives of its group would be left that nothing of it could be rebuilt.
     fn fail_drive(
@@ -116,63 +116,64 @@ pub trait Admin: Send + Sync + 'static {
         force: bool,
     ) -> impl Future<Output = Result<Option<FailedReport>, AdminError>> + Send;
 
-    /// Waits while work lasts that was begun on drive `drive` before it failed, for `wait` of wall time at most.
+    /// Waits while work that started on drive `drive` before it failed is still running, for `wait` of wall time at
+    /// most.
     fn until_replaceable(&self, drive: u32, wait: Duration) -> impl Future<Output = Result<(), AdminError>> + Send;
 
-    /// Labels the empty directory, or makes a drive of the chosen disk, that replaces drive `drive`, which failed, and
-    /// has it used; `None` if there is no such drive. It fails if the drive did not fail, if the directory is missing
-    /// or not empty, if something stands against the disk, or if the catalog cannot record it.
+    /// Labels the empty directory, or makes a drive of the chosen disk, that replaces the failed drive `drive`, and has
+    /// it used; `None` if there is no such drive. It fails if the drive did not fail, if the directory is missing or
+    /// not empty, if the disk may not be used, or if the catalog cannot record it.
     fn replace_drive(
         &self,
         drive: u32,
         choice: DiskChoice,
     ) -> impl Future<Output = Result<Option<ReplacedReport>, AdminError>> + Send;
 
-    /// The scrub of each group, and what was found.
+    /// The scrub of each group, and the findings.
     fn scrub(&self) -> impl Future<Output = Result<ScrubReport, AdminError>> + Send;
 
-    /// The objects of which scrubs have found bytes lost.
+    /// The objects with bytes that scrubs found lost.
     fn lost(&self) -> impl Future<Output = Result<Vec<LostObject>, AdminError>> + Send;
 
-    /// Changes what is scrubbed; `None` if there is no such group.
+    /// Changes the scrubs; `None` if there is no such group.
     fn change_scrub(&self, change: ScrubChange)
     -> impl Future<Output = Result<Option<ScrubReport>, AdminError>> + Send;
 
-    /// Has drive `drive`, which is good, emptied; `None` if there is no such drive. It fails if the drive failed, or if
-    /// the catalog cannot record it.
+    /// Has the good drive `drive` emptied; `None` if there is no such drive. It fails if the drive failed, or if the
+    /// catalog cannot record it.
     fn retire_drive(&self, drive: u32) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
 
-    /// The objects that are lost with drives that failed.
+    /// The objects that are lost with failed drives.
     fn lost_objects(&self) -> impl Future<Output = Result<LostReport, AdminError>> + Send;
 
-    /// Begins a verification, says how far it is, or ends it; `None` if there is none of that number.
+    /// Starts a verification, returns its progress, or ends it; `None` if no verification has that number.
     fn verification(
         &self,
         request: VerifyRequest,
     ) -> impl Future<Output = Result<Option<VerifyProgress>, AdminError>> + Send;
 
-    /// Says what it costs to recall a set, and begins with it unless it is a dry run.
+    /// Returns the cost of recalling a set, and starts the recall unless it is a dry run.
     fn recall_set(&self, request: SetRequest) -> impl Future<Output = Result<SetReport, SetError>> + Send;
 
-    /// The recalls of sets that are known, by number.
+    /// The known recalls of sets, by number.
     fn set_recalls(&self) -> Vec<SetReport>;
 
-    /// Writes a copy of the catalog to `path`, where nothing may be.
+    /// Writes a copy of the catalog to `path`, which must not exist.
     fn backup(&self, path: PathBuf) -> impl Future<Output = Result<BackupReport, BackupError>> + Send;
 }
 
 /// An operator's command about scrubs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScrubChange {
-    /// Nothing is scrubbed until it is resumed.
+    /// Nothing is scrubbed until the scrubs are resumed.
     Pause,
-    /// They go on.
+    /// The scrubs resume.
     Resume,
-    /// A pass of this group begins at once; `None` is of all groups.
+    /// A pass of this group starts at once; `None` is all groups.
     Start(Option<u32>),
 }
 
-/// The socket, bound and waiting.
+/// The bound socket.
 #[derive(Debug)]
 pub struct Listener {
     listener: UnixListener,
@@ -247,14 +248,14 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
                     on_job.store(false, Ordering::Relaxed);
                     answer
                 }
-                // The making of a file system may take minutes.
+                // Making a file system may take minutes.
                 _ if request.uri().path() == "/drives/replace" => {
                     on_job.store(true, Ordering::Relaxed);
                     let answer = replace_drive(admin, &request).await;
                     on_job.store(false, Ordering::Relaxed);
                     answer
                 }
-                // It may look at every object there is.
+                // It may look at every object.
                 _ if request.uri().path() == "/lost" => {
                     on_job.store(true, Ordering::Relaxed);
                     let answer = answer(&*admin, &users, &request).await;
@@ -279,7 +280,7 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
         }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
-    // One request per connection, so that stopping never waits for an idle one.
+    // One request per connection, so that a stop never waits for an idle one.
     http.keep_alive(false);
     let connection = http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
@@ -372,7 +373,7 @@ async fn change_drive(admin: &impl Admin, request: &Request<Incoming>) -> Body {
 /// The longest that a replacement waits for the drive's group, in seconds: a day.
 const REPLACE_WAIT_MAX_S: u64 = 86_400;
 
-/// Once begun it ends, whether or not the client still listens: a disk is not left half made.
+/// A replacement that has started finishes, even if the client has disconnected: a disk is not left half made.
 async fn replace_drive(admin: Arc<impl Admin>, request: &Request<Incoming>) -> Body {
     if request.method() != Method::POST {
         return refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST");
@@ -383,7 +384,7 @@ async fn replace_drive(admin: Arc<impl Admin>, request: &Request<Incoming>) -> B
         return refuse(StatusCode::BAD_REQUEST, usage);
     };
     let wait_s: u64 = parameter(request, "wait_s").and_then(|wait_s| wait_s.parse().ok()).unwrap_or(0);
-    // Who leaves while it waits has changed nothing.
+    // A client that disconnects during the wait has changed nothing.
     admin.until_replaceable(drive, Duration::from_secs(wait_s.min(REPLACE_WAIT_MAX_S))).await?;
     let choice = DiskChoice { path: parameter(request, "path"), wipe: parameter(request, "wipe") };
     uninterrupted(async move {

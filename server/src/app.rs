@@ -1,10 +1,9 @@
-//! Puts the server together: from a data directory to a running server, and back to sleeping drives.
+//! Assembles the server: from a data directory to a running server, and back to sleeping drives.
 //!
 //! Everything particular to a data directory is here: the catalog's file, directories behind emulated drives, the admin
-//! socket. The rest of the way is [`boot`]'s.
+//! socket. [`boot`] does the rest.
 //!
-//! Shutdown goes the other way round: no new connections, requests in flight end, groups go to sleep, the catalog
-//! closes.
+//! Shutdown is the reverse: no new connections, requests in flight end, groups go to sleep, the catalog closes.
 
 use crate::admin;
 use crate::boot;
@@ -58,15 +57,15 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use workshop::{SmallFiles, Spool, Staging};
 
-/// Memory for small objects that are being received, in bytes; those that find none become files.
+/// Memory for small objects that are being received, in bytes; an object that does not fit becomes a file.
 const PENDING_BYTES: u64 = 64 << 20;
 
-/// Stripes that the spool holds at least, so that a recall always fits while another one is read.
+/// The minimum number of stripes in the spool, so that a recall always fits while another one is read.
 const SPOOL_STRIPES_MIN: u64 = 2;
 
-/// The longest that groups may take to go to sleep at shutdown, in wall time; then the server ends all the same.
+/// The longest time for groups to go to sleep at shutdown, in wall time; then the server ends anyway.
 const SLEEP_MAX: Duration = Duration::from_secs(90);
-/// Time until the catalog is asked again for the watch of stale uploads, if it did not answer.
+/// Time until the catalog is asked again for the watch of stale uploads, after it did not answer.
 const STALE_RETRY: Duration = Duration::from_mins(1);
 
 /// Called with the address once requests are answered.
@@ -77,7 +76,7 @@ pub type Ready = Box<dyn FnOnce(SocketAddr) + Send>;
 /// Boxed, so that the server is compiled in this crate and not in that of its caller.
 ///
 /// # Errors
-/// [`ServerError`], each with its mend. Nothing is changed by a start that fails.
+/// [`ServerError`], each with a way to fix it. A start that fails changes nothing.
 pub fn run(
     dir: DataDir,
     config: Config,
@@ -138,14 +137,14 @@ fn notify(manager: Option<&ServiceManager>, state: &str) {
     }
 }
 
-/// A listener on `wanted`, and the address it has got; `mend` is what to choose if there is none to be had.
+/// A listener on `wanted`, and the address that it got; `mend` names an alternative, for the error.
 async fn listen(wanted: SocketAddr, mend: &str) -> Result<(TcpListener, SocketAddr), ServerError> {
     let listener = TcpListener::bind(wanted).await.map_err(|source| is_taken(wanted, &source, mend))?;
     let address = listener.local_addr().map_err(|source| io_error("asking for the address", source))?;
     Ok((listener, address))
 }
 
-/// An error if nobody can listen on `wanted` just now; `mend` is what to choose then.
+/// Fails if it is impossible to listen on `wanted` now; `mend` names an alternative, for the error.
 ///
 /// # Errors
 /// [`ServerError::Refused`].
@@ -157,13 +156,13 @@ fn is_taken(wanted: SocketAddr, source: &io::Error, mend: &str) -> ServerError {
     ServerError::Refused(format!("cannot listen on {wanted}: {source}; choose {mend}, or end what listens there"))
 }
 
-/// Bits that no other start has had.
+/// Random bits, which no other start has drawn.
 fn random_seed() -> Result<u64, ServerError> {
     getrandom::u64().map_err(|error| io_error("drawing random bytes", io::Error::other(error.to_string())))
 }
 
-/// Aborts uploads that were left open longer than `limit`, now and again. Counts time as `engine::uploads` says,
-/// without the wall clock.
+/// Aborts uploads that were open longer than `limit`, at intervals. Counts time as in `engine::uploads`, without the
+/// wall clock.
 async fn abort_stale(service: Arc<ObjectService>, limit: Duration) {
     let began = clock::monotonic();
     let mut watch = loop {
@@ -182,11 +181,11 @@ async fn abort_stale(service: Arc<ObjectService>, limit: Duration) {
     }
 }
 
-/// Records reads of staged objects, now and again.
+/// Records reads of staged objects, at intervals.
 async fn record_reads(context: Context) {
     loop {
         tokio::time::sleep(WRITE_INTERVAL).await;
-        // In a task of its own, which does not end with this one: what it has taken must not be lost.
+        // In a separate task, which does not end with this one: the reads that it has taken must not be lost.
         let context = context.clone();
         let written = tokio::spawn(async move { context.counters.reads.write_or_warn(&context.catalog).await });
         let _ = written.await;
@@ -197,7 +196,7 @@ fn io_error(what: &str, source: io::Error) -> ServerError {
     ServerError::Io(what.into(), source)
 }
 
-/// A server that runs.
+/// A running server.
 struct RunningServer {
     context: Context,
     world: WorldHandle,
@@ -209,7 +208,7 @@ struct RunningServer {
 }
 
 impl RunningServer {
-    /// What goes on beside the requests of S3, until it is dropped.
+    /// The background tasks beside the requests of S3; they end when the set is dropped.
     fn besides(
         &mut self,
         store: &Arc<ObjectService>,
@@ -243,7 +242,7 @@ impl RunningServer {
         Ok(besides)
     }
 
-    /// Puts the drives to sleep, and makes durable what the next start has to know.
+    /// Puts the drives to sleep, and makes durable what the next start needs.
     async fn close(&self) -> Result<(), ServerError> {
         if let Err(error) = self.jobs.closing().await {
             tracing::warn!(%error, "repartitions cannot be notified of the end; they begin anew all the same");
@@ -374,7 +373,7 @@ impl Boot<'_> {
         trace_file::create(path, header).map(Some).map_err(failed)
     }
 
-    /// What the intake is opened for: a server always has a log in front of its catalog.
+    /// The purpose for which the intake is opened: a server always has a log in front of its catalog.
     fn purpose(&self) -> Purpose {
         let config = self.config;
         Purpose {
@@ -391,7 +390,7 @@ impl Boot<'_> {
         Ok(Arc::new(users.await?))
     }
 
-    /// The journal of the catalog; or, of a server that serves without it, why there is none.
+    /// The journal of the catalog; or the reason that a server has none, which serves without it.
     fn journal(&self, catalog: &Catalog) -> Result<Result<Arc<Journal>, String>, ServerError> {
         let (dir, rack) = (self.dir.workshop().join(JOURNAL), self.dir.rack_uuid().0);
         let begun = Journal::begin(dir.clone(), rack, random_seed()?, catalog);
@@ -415,9 +414,9 @@ impl Boot<'_> {
         })
     }
 
-    /// The rack's hardware, and its drives: emulated, unless some are devices. None of them is looked at: each is
-    /// checked when it is mounted, so that a start touches no drive, and one that is missing or another's is away and
-    /// keeps nobody from what the others hold.
+    /// The rack's hardware, and its drives: emulated, unless some are devices. No drive is accessed here: each is
+    /// checked when it is mounted, so a start touches no drive. A drive that is missing or belongs to another rack is
+    /// away, and the data on the others stays available.
     fn hardware(&self, spec: &RackSpec, clock: &Arc<dyn Clock>) -> Result<RackAndDrives, ServerError> {
         let (places, files) = (self.dir.labels(), OpenFiles::new(self.descriptors.rack_files));
         let directory = |drive: DriveId| {
@@ -488,8 +487,8 @@ impl Boot<'_> {
     }
 }
 
-/// Starts a task of the world. One that panics leaves the world waiting for an answer that never comes; a server that
-/// ends is better than one that waits for ever, and loses nothing that was acknowledged.
+/// Starts a task of the world. A task that panics would leave the world waiting for an answer that never comes. The
+/// server ends instead, which loses nothing that was acknowledged.
 fn supervised(task: BoxFuture<'static, ()>) {
     drop(tokio::spawn(async move {
         if AssertUnwindSafe(task).catch_unwind().await.is_err() {

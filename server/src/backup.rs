@@ -1,6 +1,6 @@
-//! Copies of the catalog on demand, in a file. A copy is written beside the name that it gets, synced, and gets it at
-//! the end; nothing that is there is replaced. What writes files of a catalog's size does so in a thread of its own,
-//! beside the work of the server.
+//! Copies of the catalog on demand, in a file. A copy is written beside its final name, synced, and gets that name at
+//! the end; no existing file is replaced. Code that writes files of a catalog's size runs in its own thread, beside the
+//! work of the server.
 
 use crate::context::Context;
 use catalog::{Catalog, SnapshotError, SnapshotTotals};
@@ -12,23 +12,23 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tokio::runtime::Handle;
 
-/// A copy of the catalog that was made.
+/// A finished copy of the catalog.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupReport {
-    /// Where it is.
+    /// Its path.
     pub path: String,
-    /// Its bytes.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// Records in it, but for what was written while it was made.
+    /// Records in it, except those written while it was made.
     pub records: u64,
-    /// The catalog's commit sequence number that it has.
+    /// The catalog's commit sequence number in the copy.
     pub sequence: u64,
 }
 
-/// Why there is no copy of the catalog.
+/// The reason that there is no copy of the catalog.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The place cannot be used.
+    /// The path cannot be used.
     #[error("{place}: {what}", place = .0.display(), what = .1)]
     Place(PathBuf, String),
     /// It could not be written.
@@ -36,10 +36,10 @@ pub enum BackupError {
     Snapshot(PathBuf, SnapshotError),
 }
 
-/// Writes a copy of `catalog` to `path`, where nothing may be; `nonce` is random.
+/// Writes a copy of the catalog to `path`, which must not exist; `nonce` is random.
 ///
 /// # Errors
-/// [`BackupError`]; nothing is left at `path` then.
+/// [`BackupError`]; then nothing is left at `path`.
 pub(crate) async fn backup(context: &Context, path: PathBuf, nonce: u64) -> Result<BackupReport, BackupError> {
     let (catalog, rack, made_ms) = (context.catalog.clone(), context.rack_uuid.0, (context.wall)());
     in_a_thread(async move { copy(&catalog, rack, made_ms, &path, nonce).await }).await
@@ -67,7 +67,7 @@ async fn copy(
         file.sync_all()?;
         Ok(totals)
     });
-    // A link fails where something has come to be meanwhile, and a rename would replace it.
+    // A link fails if a file has appeared at `path` meanwhile; a rename would replace it.
     let named = written.and_then(|totals| {
         fs::hard_link(&draft, path)?;
         File::open(dir)?.sync_all()?;
@@ -78,7 +78,7 @@ async fn copy(
     Ok(BackupReport { path: path.display().to_string(), bytes, records, sequence: sequence.0 })
 }
 
-/// Runs `work`, which writes to a file, where that keeps nobody waiting.
+/// Runs `work`, which writes to a file, in a thread where it blocks no other task.
 pub(crate) async fn in_a_thread<T: Send + 'static, E: From<BackupEnded> + Send + 'static>(
     work: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<T, E> {
@@ -89,7 +89,7 @@ pub(crate) async fn in_a_thread<T: Send + 'static, E: From<BackupEnded> + Send +
     }
 }
 
-/// The thread that wrote ended before its work.
+/// The writing thread ended before its work was done.
 pub(crate) struct BackupEnded(pub(crate) io::Error);
 
 impl From<BackupEnded> for SnapshotError {

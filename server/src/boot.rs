@@ -1,10 +1,11 @@
-//! Bringing a world up: from what is durable to an engine that knows everything it must.
+//! Booting a world: from durable state to an engine that knows everything it must.
 //!
-//! The engine's beliefs are restated from the catalog: used bytes from the blobs, starts of the day from the drives'
-//! records, dead bytes from the tombstones. Blobs that were being written when the last server ended are given up,
-//! recalls are forgotten. Staged files that no object refers to are looked for behind the boot (`sweep.rs`).
+//! The engine's beliefs are restored from the catalog: used bytes from the blobs, starts of the day from the drives'
+//! records, dead bytes from the tombstones. Blobs that were being written when the last server ended are abandoned, and
+//! recalls are forgotten. The search for staged files that no object refers to runs beside and after the boot
+//! (`sweep.rs`).
 //!
-//! Like the world itself it takes its context as an argument and touches no thread, file or clock of its own, so that
+//! Like the world itself this module takes its context as an argument and touches no thread, file or clock directly, so
 //! the same steps follow a crash in virtual time.
 
 use crate::catalog_age;
@@ -24,30 +25,30 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes on a drive beside its stacks.
+/// Bytes on a drive besides its stacks.
 const LABEL_BYTES: u64 = 4_096;
 /// An upper bound on the index of a pack with one object.
 const INDEX_BYTES: u64 = 16 << 10;
-/// Records that are read at once.
+/// Records per read.
 const PAGE: usize = 1024;
 /// A day of modelled time.
 const DAY: Duration = Duration::from_hours(24);
-/// The most modelled time that passes while no server runs: longer than anything waits. A wall clock that is ten years
-/// ahead would else bring a fast rack to the end of time.
+/// The most modelled time that passes while no server runs: longer than any wait. Without it, a wall clock that is ten
+/// years ahead would bring a fast rack to the end of time.
 const AWAY_MAX: Duration = Duration::from_hours(30 * 24);
 
-/// Bits of a batch's number below the milliseconds of the wall clock: far more numbers than there are commits.
+/// Bits of a batch's number below the milliseconds of the wall clock: far more numbers than commits.
 const SEQUENCE_BITS: u32 = 20;
 
-/// Numbers of batches that follow from the wall clock: a catalog that was put back gives none of them out again.
+/// Numbers of batches that follow from the wall clock: a catalog that was restored from a backup uses no number again.
 pub(crate) fn numbers_from(wall_ms: u64) -> Sequence {
     Sequence(wall_ms << SEQUENCE_BITS)
 }
 
-/// The current modelled time; [`clock`] begins with it. Since the catalog's last anchor, written at each start and
-/// stop, time has passed as on the wall clock, but at most 30 days. A server that was killed after a longer life
-/// has passed that moment, so the result is never earlier than a moment that the catalog remembers: otherwise the
-/// budgets of the day would stay spent until that day came again.
+/// The current modelled time, at which [`clock`] begins. Since the catalog's last anchor, written at each start and
+/// stop, time has passed as on the wall clock, but at most 30 days. A server that was killed after a longer life has
+/// passed that moment, so the result is never earlier than the latest moment in the catalog: otherwise the budgets of
+/// the day would stay spent until that day came again.
 ///
 /// # Errors
 /// [`CatalogError`].
@@ -71,8 +72,8 @@ async fn last_moment(catalog: &Catalog) -> Result<Time, CatalogError> {
     Ok(starts.chain(health).chain(scrubs).chain(checks).max().unwrap_or(Time::ZERO))
 }
 
-/// The clock of modelled time, going on as if the rack had run all the while since it was last looked at. A wall clock
-/// that was set back does not set it back. `wall_ms` is now, in milliseconds of the Unix epoch.
+/// The clock of modelled time, which continues as if the rack had run since the last anchor. A wall clock that was set
+/// back does not set it back. `wall_ms` is now, in milliseconds of the Unix epoch.
 ///
 /// # Errors
 /// [`CatalogError`].
@@ -82,8 +83,8 @@ pub async fn clock(catalog: &Catalog, wall_ms: u64, time_scale: u32) -> Result<A
     Ok(Arc::new(TokioClock::starting_at(origin, time_scale)))
 }
 
-/// Where modelled time begins without an anchor: at zero in a new catalog; and where the anchor was lost, behind every
-/// day that drives have counted starts for, so that it does not go back.
+/// The start of modelled time without an anchor: zero in a new catalog; if the anchor was lost, after every day for
+/// which drives have counted starts, so that time does not go back.
 async fn first_moment(catalog: &Catalog) -> Result<Time, CatalogError> {
     let last = catalog.drives().await?.into_iter().map(|record| record.day).max();
     Ok(last.map_or(Time::ZERO, |day| Time::ZERO + DAY * (day + 1)))
@@ -93,7 +94,7 @@ async fn first_moment(catalog: &Catalog) -> Result<Time, CatalogError> {
 /// choices.
 ///
 /// # Errors
-/// [`ServerError`]. Nothing runs then.
+/// [`ServerError`]. Then nothing runs.
 pub async fn boot(
     spec: RackSpec,
     policy: RackPolicy,
@@ -120,7 +121,7 @@ pub async fn boot(
     if context.catalog_age.may_remove() {
         assume_used(&*hardware, &facts);
     }
-    // Asked, not assumed: drives may have been left spinning by a crash, or by the machine's own start.
+    // Asked, not assumed: a crash, or the machine's own start, may have left drives spinning.
     for drive in hardware.spinning().await {
         tracing::info!(%drive, "a drive spins, or may; it counts against the budgets, and is stopped");
         facts.push(Event::DriveSpins { drive });
@@ -160,8 +161,8 @@ pub(crate) async fn refuse_another_racks(catalog: &Catalog, uuid: RackUuid) -> R
     }
 }
 
-/// A catalog that has never given out a slot belongs to no workshop that holds something: it was made a moment ago in
-/// the place of one that is lost.
+/// Refuses a catalog that has never issued a slot if the workshop holds something: it was just created in place of a
+/// lost one.
 async fn refuse_a_new_catalog(context: &Context) -> Result<(), ServerError> {
     if context.catalog_age.is_accepted() || context.catalog.slots_end().await? > 1 || context.staging.is_empty().await?
     {
@@ -174,7 +175,7 @@ async fn refuse_a_new_catalog(context: &Context) -> Result<(), ServerError> {
     ))
 }
 
-/// The largest object that some group of `rack` could hold in a pack of its own if it were empty, in bytes.
+/// The largest object that some group of `rack` could hold in a separate pack if the group were empty, in bytes.
 pub(crate) fn object_bytes_max(rack: &Rack) -> u64 {
     let spec = rack.spec();
     let stack_of = |group: &Group| {
@@ -183,7 +184,7 @@ pub(crate) fn object_bytes_max(rack: &Rack) -> u64 {
         capacities.get(spec.code.stacks() - 1).copied().unwrap_or(0)
     };
     let stack_bytes_max = rack.layout().groups.iter().map(stack_of).max().unwrap_or(0);
-    // Stacks grow with their payload: the longest payload that fits is searched for by halving.
+    // Stacks grow with their payload, so a binary search finds the longest payload that fits.
     let (mut fits, mut beyond) = (0, stack_bytes_max.saturating_mul(u64::from(spec.code.data)) + 1);
     while beyond - fits > 1 {
         let middle = fits + (beyond - fits) / 2;
@@ -193,7 +194,7 @@ pub(crate) fn object_bytes_max(rack: &Rack) -> u64 {
     fits.saturating_sub(INDEX_BYTES)
 }
 
-/// Everything the engine must know before work begins, but for what spins.
+/// Everything that the engine must know before work begins, except which drives spin.
 async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerError> {
     for intent in context.catalog.pending_intents().await? {
         let blob = intent.blob;
@@ -215,7 +216,7 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
             used_bytes: used.get(&drive.id).copied().unwrap_or(0).saturating_sub(lost_bytes),
             day: record.map_or(0, |record| record.day),
             starts: record.map_or(0, |record| record.starts),
-            // Whether it is there, and the one it should be, shows when its group first wakes: at once if it never has.
+            // Its presence and identity show when its group first wakes: at once if it never has.
             present: true,
             initialised: initialised.contains(&drive.id),
         }));
@@ -265,7 +266,7 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
     Ok(facts)
 }
 
-/// What drives said of their bad sectors.
+/// The bad sectors that drives have reported.
 async fn reported_health(catalog: &Catalog) -> Result<Vec<Event>, CatalogError> {
     let known = catalog.drive_healths().await?;
     let record = |health: DriveHealth| {
@@ -279,8 +280,8 @@ async fn reported_health(catalog: &Catalog) -> Result<Vec<Event>, CatalogError> 
     Ok(known.into_iter().filter_map(record).collect())
 }
 
-/// Emulated drives have a capacity of their own, and need not ask every stack for its length for that: the catalog
-/// knows them all, unless it is older than the rack.
+/// Gives emulated drives their used bytes from the catalog, so they need not ask every stack for its length: the
+/// catalog knows all stacks, unless it is older than the rack.
 fn assume_used(hardware: &dyn Hardware, facts: &[Event]) {
     for fact in facts {
         if let Event::DriveReported(DriveReport { drive, used_bytes, .. }) = fact {
@@ -289,7 +290,7 @@ fn assume_used(hardware: &dyn Hardware, facts: &[Event]) {
     }
 }
 
-/// Bytes of each drive that the blobs of the catalog take. A blob must lie within its group as laid out now.
+/// Bytes of each drive that the blobs of the catalog take. A blob must be within its group as laid out now.
 async fn used_bytes(context: &Context, layout: &Layout) -> Result<BTreeMap<DriveId, u64>, ServerError> {
     let mut used = BTreeMap::new();
     let mut after = None;
@@ -315,7 +316,7 @@ async fn used_bytes(context: &Context, layout: &Layout) -> Result<BTreeMap<Drive
     }
 }
 
-/// Reports drives that go and come without being asked to the engine.
+/// Reports drives to the engine that go and come without its request.
 async fn pass_on_news(context: Context, hardware: Arc<dyn Hardware>, world: WorldHandle) {
     loop {
         let news = hardware.news().await;

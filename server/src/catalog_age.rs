@@ -1,7 +1,7 @@
-//! The age of the catalog that the server uses: reads what catalog, log and workshop show of it, asks [`lineage`], and
-//! does what that orders.
+//! The age of the catalog that the server uses: reads the evidence in catalog, log and workshop, asks [`lineage`], and
+//! executes its orders.
 //!
-//! Invariant: before a run has begun here, nothing is given out, removed or staged.
+//! Invariant: before a run has begun here, nothing is issued, removed or staged.
 
 use crate::error::ServerError;
 use catalog::{Catalog, CatalogError};
@@ -17,43 +17,43 @@ pub const FIX: &str = "put the newest catalog back; or stop the server and make 
                         `larder recover --replace`; if neither can be had, set accept_older_catalog = true in \
                         larder.toml and start again";
 
-/// What the parts of a server ask and tell of the age of its catalog.
+/// The queries and reports of the server's parts about the age of its catalog.
 #[derive(Debug, Default)]
 pub struct CatalogAge(Mutex<Lineage>);
 
 impl CatalogAge {
-    /// Nothing is known yet. `accepted` if the operator says that this catalog is the newest there is.
+    /// Nothing is known yet. `accepted` if the operator declares that this catalog is the newest there is.
     pub fn new(accepted: bool) -> Self {
         Self(Mutex::new(Lineage::new(accepted)))
     }
 
-    /// True if the operator says that this catalog is the newest there is.
+    /// True if the operator declares that this catalog is the newest there is.
     pub(crate) fn is_accepted(&self) -> bool {
         self.0.lock().is_accepted()
     }
 
-    /// Why the catalog is taken for older than the rack or the workshop, if it is. Nothing is removed then.
+    /// The reason that the catalog counts as older than the rack or the workshop, if it does. Nothing is removed then.
     pub fn older(&self) -> Option<String> {
         self.0.lock().older().map(str::to_owned)
     }
 
-    /// Why records of the catalog are missing, if some are. Nothing is removed then.
+    /// The reason that records of the catalog are missing, if some are. Nothing is removed then.
     pub fn incomplete(&self) -> Option<String> {
         self.0.lock().incomplete().map(str::to_owned)
     }
 
-    /// True if blobs may be removed from the rack that this run of the server has not made.
+    /// True if blobs that this run of the server has not made may be removed from the rack.
     pub fn may_remove(&self) -> bool {
         self.0.lock().may_remove()
     }
 
-    /// Those of `slots` whose staged files may be removed once this catalog has no use for them.
+    /// Those of `slots` whose staged files may be removed once this catalog does not need them.
     pub(crate) fn removable(&self, slots: Vec<NamedSlot>) -> Vec<NamedSlot> {
         let lineage = self.0.lock();
         slots.into_iter().filter(|at| lineage.may_free(at.slot())).collect()
     }
 
-    /// This run, as what it writes to the rack names it.
+    /// The stamp of this run in everything that it writes to the rack.
     pub(crate) fn stamp(&self) -> RunStamp {
         self.0.lock().stamp()
     }
@@ -68,7 +68,7 @@ impl CatalogAge {
         self.0.lock().is_first_look(drive)
     }
 
-    /// A look at `drive` came to nothing: the next mount looks again.
+    /// Records that a look at `drive` failed: the next mount looks again.
     pub(crate) fn look_again(&self, drive: DriveId) {
         self.0.lock().look_again(drive);
     }
@@ -79,14 +79,14 @@ impl CatalogAge {
         self.0.lock().is_newer(stamp, sequence)
     }
 
-    /// True if nobody can ever want the staged file `file`, which the catalog does not know. `runs` are the catalog's
+    /// True if the staged file `file`, which the catalog does not know, can never be wanted. `runs` are the catalog's
     /// runs before this one.
     pub(crate) fn is_garbage(&self, file: &UnknownFile, runs: &[u64]) -> bool {
         self.0.lock().is_garbage(file.stamp.map(|stamp| RunStamp::from_bits(stamp.run)), runs)
     }
 }
 
-/// What `catalog` and a workshop with the marks `marked` show of the age of `catalog`.
+/// The evidence of the age of `catalog`, from it and from a workshop with the marks `marked`.
 ///
 /// # Errors
 /// [`CatalogError`].
@@ -101,8 +101,8 @@ pub(crate) async fn evidence(catalog: &Catalog, marked: BTreeSet<u64>) -> Result
     })
 }
 
-/// At boot, before anything is written: true if `catalog` is whole and the newest one, as far as it and the workshop
-/// show.
+/// True if `catalog` is complete and the newest one, as far as it and the workshop show; at boot, before anything is
+/// written.
 ///
 /// # Errors
 /// [`ServerError`].
@@ -111,8 +111,8 @@ pub(crate) async fn is_newest(age: &CatalogAge, catalog: &Catalog, staging: &Sta
     Ok(age.0.lock().is_newest(&evidence))
 }
 
-/// At boot, before anything is given out, removed or staged: judges the catalog's age and begins a run. The runs before
-/// it that this catalog remembers, the last one last.
+/// Judges the catalog's age and begins a run, at boot, before anything is issued, removed or staged. Returns the runs
+/// before it that this catalog remembers, the last one last.
 ///
 /// # Errors
 /// [`ServerError`].
@@ -142,8 +142,8 @@ pub(crate) async fn begin_run(
     Ok(runs)
 }
 
-/// A stack or file was found that `stamp` wrote under a newer catalog than this, and `why` says so. Later starts know
-/// it, too.
+/// Records that a stack or file was found that `stamp` wrote under a newer catalog than this; `why` is the sentence for
+/// it. Later starts know it, too.
 pub(crate) async fn found_newer(
     age: &CatalogAge,
     (catalog, staging): (&Catalog, &Staging),
@@ -160,7 +160,7 @@ pub(crate) async fn found_newer(
     }
 }
 
-/// Carries `orders` out, one after the other. The workshop has the marks `marked`; `None` if nobody has looked.
+/// Executes `orders`, one after the other. The workshop has the marks `marked`; `None` if they were not read yet.
 async fn obey(
     orders: Vec<Order>,
     catalog: &Catalog,

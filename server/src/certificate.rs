@@ -1,7 +1,7 @@
-//! The files of S3's certificate: read at the start, and again when they change or the operator says so (SIGHUP).
+//! The files of S3's certificate: read at the start, and again when they change or when the operator sends SIGHUP.
 //!
-//! Files that cannot be used are not taken: the certificate in use stays, and log and status say why until files come
-//! that can. Files are looked at once in [`LOOK_INTERVAL`], and tried only if they are not those tried last.
+//! Unusable files are not taken: the certificate in use stays, and log and status give the reason until usable files
+//! come. Files are looked at once in [`LOOK_INTERVAL`], and tried only if they differ from those tried last.
 
 use crate::config::TlsConfig;
 use crate::error::ServerError;
@@ -19,13 +19,13 @@ use tokio::time::MissedTickBehavior;
 
 /// The time between two looks at the files.
 const LOOK_INTERVAL: Duration = Duration::from_mins(1);
-/// The largest file of a certificate or key; a longer one is none.
+/// The largest file of a certificate or key; a longer file is neither.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The permission bit that lets every user read a file.
 const OTHERS_READ: u32 = 0o004;
 
-/// The certificate in use, and where it comes from.
+/// The certificate in use, and its files.
 pub(crate) struct Certificate {
     chain: PathBuf,
     key: PathBuf,
@@ -43,7 +43,7 @@ impl Certificate {
     /// The certificate of `config`, with paths relative to `directory`; `None` without TLS.
     ///
     /// # Errors
-    /// When its files cannot be used: there is no old one to stay with.
+    /// When its files are unusable: there is no old certificate to stay with.
     pub fn open(config: &TlsConfig, directory: &Path) -> Result<Option<Arc<Self>>, ServerError> {
         let Some((certificate, key)) = config.files() else { return Ok(None) };
         let (certificate, key) = (directory.join(certificate), directory.join(key));
@@ -56,12 +56,12 @@ impl Certificate {
         Ok(Some(Arc::new(Self { chain: certificate, key, tls: Arc::new(tls), state })))
     }
 
-    /// What the listener uses.
+    /// The TLS of the listener.
     pub fn tls(&self) -> Arc<Tls> {
         Arc::clone(&self.tls)
     }
 
-    /// What an operator should know of it.
+    /// The status for an operator.
     pub fn status(&self) -> TlsStatus {
         self.state.lock().status.clone()
     }
@@ -94,7 +94,7 @@ impl Certificate {
     }
 }
 
-/// Looks at the files of `certificate`, if there is one, once in a while and at every one of `hangups`.
+/// Looks at the files of `certificate`, if any, at intervals and at every one of `hangups`.
 pub(crate) async fn watch(certificate: Option<Arc<Certificate>>, mut hangups: Signal) {
     let mut looks = tokio::time::interval(LOOK_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);

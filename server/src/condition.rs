@@ -1,24 +1,23 @@
 //! The conditions that a status warns of. Each has a name, which `larder status --json` and `larder_warnings` of the
-//! metrics show, and a risk: what it means for objects. `docs/warnings.md` has a row for each, which a test compares
-//! with this list.
+//! metrics show, and a risk for objects. `docs/warnings.md` has a row for each, which a test compares with this list.
 //!
-//! Invariant: a warning has a condition. A condition may have several warnings, such as one for each drive.
+//! Invariant: a warning has a condition. A condition may have several warnings, for example one for each drive.
 
 use serde::{Deserialize, Serialize};
 
-/// What a condition means for objects.
+/// The risk of a condition for objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Risk {
     /// Some objects cannot be read, or not as a whole.
     Lost,
-    /// All objects can be read, and one more failure may cost some of them.
+    /// All objects can be read, and one more failure may lose some of them.
     Endangered,
-    /// No object is in danger: something is slower, refused, or worn sooner than it should be.
+    /// No object is in danger: something is slower, refused, or wears faster than it should.
     None,
 }
 
 impl Risk {
-    /// As the documentation writes it.
+    /// The name in the documentation.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lost => "lost",
@@ -31,14 +30,14 @@ impl Risk {
 /// Defines the conditions, each with its name and its risk.
 macro_rules! conditions {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $risk:ident;)*) => {
-        /// Something that an operator should know and mend.
+        /// A condition that an operator should know and fix.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Condition {
             $($(#[$doc])* #[serde(rename = $name)] $variant,)*
         }
 
         impl Condition {
-            /// All of them, those that lose objects first.
+            /// All of them; those that lose objects come first.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
             /// Its name, in JSON and metrics.
@@ -48,7 +47,7 @@ macro_rules! conditions {
                 }
             }
 
-            /// What it means for objects.
+            /// Its risk for objects.
             pub const fn risk(self) -> Risk {
                 match self {
                     $(Self::$variant => Risk::$risk,)*
@@ -59,9 +58,9 @@ macro_rules! conditions {
 }
 
 conditions! {
-    /// Staged files that the catalog knows were not there at the start.
+    /// Staged files that the catalog knows were missing at the start.
     StagedMissing = "staged_missing", Lost;
-    /// Staged objects of which not every byte can be read.
+    /// Staged objects have bytes that cannot be read.
     Quarantined = "quarantined", Lost;
     /// Objects were read whose bytes are not those that were acknowledged.
     WrongBytes = "wrong_bytes", Lost;
@@ -71,9 +70,9 @@ conditions! {
     ReadsLost = "reads_lost", Lost;
     /// Scrubs found too few good fragments.
     ScrubLost = "scrub_lost", Lost;
-    /// Small objects were on a drive of the pool that is lost, and nowhere else.
+    /// Small objects were on a lost drive of the pool, and nowhere else.
     PoolLost = "pool_lost", Lost;
-    /// A drive of the pool was not there at the start.
+    /// A drive of the pool was missing at the start.
     PoolDriveMissing = "pool_drive_missing", Lost;
     /// Records of the catalog are damaged.
     CatalogRecordsDamaged = "catalog_records_damaged", Lost;
@@ -81,7 +80,7 @@ conditions! {
     CatalogOlder = "catalog_older", Endangered;
     /// Records of the catalog are missing.
     CatalogIncomplete = "catalog_incomplete", Endangered;
-    /// The catalog takes no changes before the next start.
+    /// The catalog takes no changes until the next start.
     CatalogStopped = "catalog_stopped", Endangered;
     /// Staged files that only a newer catalog may know.
     StagedUnknown = "staged_unknown", Endangered;
@@ -103,7 +102,7 @@ conditions! {
     BlobsCrowded = "blobs_crowded", Endangered;
     /// A drive is away.
     DriveAway = "drive_away", Endangered;
-    /// A drive is away for long, and is given up or not.
+    /// A drive has been away for long, and is given up or not.
     DriveStaysAway = "drive_stays_away", Endangered;
     /// A drive could not be used when it was tried.
     DriveUnusable = "drive_unusable", Endangered;
@@ -111,7 +110,7 @@ conditions! {
     DriveTakesNoWrites = "drive_takes_no_writes", Endangered;
     /// A drive did not answer in time.
     DriveLate = "drive_late", Endangered;
-    /// A drive has more bad sectors than when it was asked first.
+    /// A drive has more bad sectors than when it was first asked.
     DriveWorn = "drive_worn", Endangered;
     /// A drive expects to fail.
     DrivePredictsFailure = "drive_predicts_failure", Endangered;
@@ -153,7 +152,7 @@ conditions! {
     DriveUnstopped = "drive_unstopped", None;
     /// Drives were started more often than their budget allows.
     StartsOverBudget = "starts_over_budget", None;
-    /// A group spins on since it has no starts left.
+    /// A group keeps spinning because it has no starts left.
     KeptSpinning = "kept_spinning", None;
     /// A fuse tripped.
     FuseTripped = "fuse_tripped", None;
@@ -165,7 +164,7 @@ conditions! {
     EmulationSlow = "emulation_slow", None;
 }
 
-/// A warning: a condition that holds, and a sentence with its mend.
+/// A warning: a condition that holds, and a sentence with its fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Warning {
     pub condition: Condition,
@@ -173,7 +172,7 @@ pub(crate) struct Warning {
 }
 
 impl Condition {
-    /// The warning that it holds.
+    /// A warning that this condition holds.
     pub(crate) fn warns(self, message: impl Into<String>) -> Warning {
         Warning { condition: self, message: message.into() }
     }
@@ -186,7 +185,7 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
-    /// The cells of each row of `docs/warnings.md` that is about a condition.
+    /// The cells of each row of `docs/warnings.md` about a condition.
     fn rows() -> Vec<Vec<String>> {
         let page = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/warnings.md"));
         let page = fs::read_to_string(page).unwrap();

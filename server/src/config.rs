@@ -1,10 +1,10 @@
 //! The settings of an operator: `larder.toml` in the data directory.
 //!
-//! Every key has a safe default and is documented in `config/default.toml`, which is what a new data directory gets.
+//! Every key has a safe default and is documented in `config/default.toml`, which is the file of a new data directory.
 //! Invariants:
-//! - a key we do not know is refused, with line, column and the nearest key we do know: a misspelt limit is no limit;
-//! - a [`Config`] that exists is in range, so nothing behind it checks again;
-//! - ages and waits of clients are wall time here; [`Config::rack_policy`] turns what the engine needs into modelled
+//! - an unknown key is refused, with line, column and the nearest known key: a misspelt limit is no limit;
+//! - every [`Config`] is in range, so no later code checks it again;
+//! - ages and waits of clients are wall time here; [`Config::rack_policy`] converts the engine's values to modelled
 //!   time.
 
 mod front;
@@ -39,26 +39,27 @@ const TEMPLATE: &str = include_str!("config/default.toml");
 /// The shortest `head_limit`: what S3's own limits on headers need, with a signature in the URL.
 const HEAD_BYTES_MIN: u64 = 16 << 10;
 
-/// The packs a write stays with one group for, unless the operator says otherwise.
+/// The number of packs for which writes stay with one group, unless the operator sets it.
 const BATCH_PACKS: u64 = 20;
 
-/// The longest that the catalog's disk, the scheduler and whatever else lies between the engine and a drive may take,
-/// in wall time, before a drive is done without.
+/// The most time that the catalog's disk, the scheduler and everything else between the engine and a drive may take, in
+/// wall time, before the drive is done without.
 const HOST_SLACK: Duration = Duration::from_secs(30);
 
-/// When drives that are away are given up.
+/// The rule for giving up drives that are away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RebuildConfig {
-    /// How long a drive is away, in wall time, before it is given up without an operator's word; `None` is never.
+    /// The time away, in wall time, after which a drive is given up without an operator's command; `None` is never.
     #[serde(deserialize_with = "text::duration_or_never")]
     pub after: Option<Duration>,
-    /// Whether one that was given up so is tried with its group now and again, and taken back if it is there.
+    /// True if a drive that was given up in this way is tried with its group at intervals, and taken back if it is
+    /// there.
     pub recognise: bool,
 }
 
 impl Default for RebuildConfig {
-    /// Long enough for somebody to come and look at a cable.
+    /// Long enough for the operator to come and look at a cable.
     fn default() -> Self {
         Self { after: Some(Duration::from_hours(24)), recognise: false }
     }
@@ -68,43 +69,43 @@ impl Default for RebuildConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where S3 is served; port 0 is any free one.
+    /// The address of S3; port 0 is any free one.
     pub listen: SocketAddr,
-    /// The domain whose subdomains are buckets, if there is one.
+    /// The domain whose subdomains are buckets, if any.
     #[serde(deserialize_with = "text::some_domain")]
     pub domain: Option<HostDomain>,
     /// The certificate of S3, if it is served over TLS.
     pub tls: TlsConfig,
-    /// Where `/metrics` is served, if it is.
+    /// The settings of `/metrics`.
     pub metrics: MetricsConfig,
     /// The longest wait of a GET for its group, in wall time.
     #[serde(deserialize_with = "text::duration")]
     pub max_wait: Duration,
-    /// Requests at once.
+    /// Concurrent requests.
     #[serde(deserialize_with = "text::at_least_one")]
     pub request_limit: u32,
-    /// GETs, and copies, that wait for cold objects at once, beside `request_limit`.
+    /// Concurrent GETs and copies that wait for cold objects, beside `request_limit`.
     #[serde(deserialize_with = "text::at_least_one")]
     pub waiting_gets: u32,
-    /// Connections at once, of which each of `waiting_gets` has one.
+    /// Concurrent connections; each of `waiting_gets` has one.
     #[serde(deserialize_with = "text::at_least_one")]
     pub connection_limit: u32,
-    /// Requests of one user at once; a share of `request_limit` if not set.
+    /// Concurrent requests of one user; a share of `request_limit` if not set.
     #[serde(deserialize_with = "text::at_least_one")]
     pub user_request_limit: Option<u32>,
-    /// Unsigned requests of one address at once; a share of `request_limit` if not set.
+    /// Concurrent unsigned requests of one address; a share of `request_limit` if not set.
     #[serde(deserialize_with = "text::at_least_one")]
     pub peer_request_limit: Option<u32>,
-    /// Unsigned requests at once; a share of `request_limit` if not set.
+    /// Concurrent unsigned requests; a share of `request_limit` if not set.
     #[serde(deserialize_with = "text::at_least_one")]
     pub unsigned_request_limit: Option<u32>,
-    /// Connections of one address at once; a share of `connection_limit` if not set.
+    /// Concurrent connections of one address; a share of `connection_limit` if not set.
     #[serde(deserialize_with = "text::at_least_one")]
     pub peer_connection_limit: Option<u32>,
     /// The longest head of a request; at least `HEAD_BYTES_MIN`.
     #[serde(rename = "head_limit", deserialize_with = "text::size")]
     pub head_limit_bytes: u64,
-    /// The least rate at which a client must send or take, in bytes a second, on average while it is waited for.
+    /// The minimum rate at which a client sends or takes, in bytes a second, on average while the server waits for it.
     #[serde(rename = "min_rate", deserialize_with = "text::size")]
     pub min_bytes_per_s: u64,
     /// The longest wait for a client, in wall time; above 0.
@@ -121,25 +122,25 @@ pub struct Config {
     pub idle_timeout: IdleTimeout,
     /// The treatment of spare stacks by reads.
     pub read_policy: ReadPolicy,
-    /// Starts a drive may use on one day for work nobody waits for; the rack's rating if not set.
+    /// Starts that a drive may use on one day for work that no client waits for; the rack's rating if not set.
     #[serde(deserialize_with = "text::at_least_one")]
     pub starts_per_day: Option<u32>,
-    /// The least time, in modelled time, that a group stays awake once it is.
+    /// The minimum time, in modelled time, that a group stays awake.
     #[serde(deserialize_with = "text::duration")]
     pub start_gap: Duration,
-    /// A group whose drives have used up their starts of the day keeps spinning while its class has nothing to do.
+    /// True if a group whose drives have used up their starts of the day keeps spinning while its class is idle.
     pub spin_when_exhausted: bool,
-    /// The interval between two checkpoints of a repartition job, at least, in modelled time.
+    /// The minimum interval between two checkpoints of a repartition job, in modelled time.
     #[serde(deserialize_with = "text::some_time")]
     pub checkpoint_interval: Duration,
-    /// The file that the engine's trace is written to, if one is kept.
+    /// The file for the engine's trace, if one is written.
     pub trace: Option<PathBuf>,
     /// The dead share of a blob at which the rest is evacuated, in thousandths.
     #[serde(rename = "evacuation_fraction", deserialize_with = "text::permille")]
     pub evacuate_permille: u32,
     /// True if this catalog counts although it is older than the rack or the workshop: the newer one is lost.
     pub accept_older_catalog: bool,
-    /// Giving up drives that are away.
+    /// The rule for giving up drives that are away.
     pub rebuild: RebuildConfig,
     /// The staging area.
     pub workshop: WorkshopConfig,
@@ -224,21 +225,21 @@ pub struct WorkshopConfig {
     /// Room for recalls; see [`WorkshopConfig::spool_bytes`].
     #[serde(rename = "spool", deserialize_with = "text::size")]
     pub spool: Option<u64>,
-    /// Whether more is read than what is asked for, while its group is awake.
+    /// True if more is read than was requested, while its group is awake.
     pub read_ahead: bool,
     /// Above this share, in thousandths, cold data moves when no client waits.
     #[serde(rename = "regular", deserialize_with = "text::permille")]
     pub regular_permille: u32,
-    /// Above this share, in thousandths, data moves whoever waits. Not below `regular_permille`.
+    /// Above this share, in thousandths, data moves even if clients wait. Not below `regular_permille`.
     #[serde(rename = "critical", deserialize_with = "text::permille")]
     pub critical_permille: u32,
-    /// The age at which an open upload in parts is aborted, in wall time; never if `None`.
+    /// The age at which an open upload in parts is aborted, in wall time; `None` is never.
     #[serde(deserialize_with = "text::duration_or_never")]
     pub abort_uploads_after: Option<Duration>,
-    /// The period in which all that is staged is read and checked, in wall time; never if `None` or 0.
+    /// The period in which all staged data is read and checked, in wall time; `None` or 0 is never.
     #[serde(deserialize_with = "text::duration_or_never")]
     pub check_every: Option<Duration>,
-    /// Memory for what a pass of checks hands over to packs, until these are written.
+    /// Memory for the bytes that a pass of checks hands over to packs, until the packs are written.
     #[serde(rename = "check_memory", deserialize_with = "text::size")]
     pub check_memory_bytes: u64,
 }
@@ -265,11 +266,11 @@ impl Default for WorkshopConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct IntakeConfig {
     /// Objects of fewer bytes become durable in the log in front of the catalog, by one sync with their record, and not
-    /// in files of their own. 0: every object is a file, and the log has its record alone. 1 MiB.
+    /// in separate files. With 0 every object is a file, and the log has its record alone. 1 MiB by default.
     #[serde(rename = "below", deserialize_with = "text::size")]
     pub below_bytes: u64,
-    /// A drive of the pool whose power is controlled sleeps after so long without work; `None` is never. 10 min.
-    /// Modelled time.
+    /// The time without work after which a drive of the pool sleeps if its power is controlled, in modelled time;
+    /// `None` is never. 10 min by default.
     #[serde(deserialize_with = "text::some_time_or_never")]
     pub idle_timeout: Option<Duration>,
 }
@@ -281,14 +282,13 @@ impl Default for IntakeConfig {
 }
 
 impl WorkshopConfig {
-    /// Room for staged objects: what is set, or a quarter of the room there would be if nothing were staged. An
-    /// emulated rack lives on the same file system and takes (k + r) / k of every byte, so that more would not
-    /// fit.
+    /// Room for staged objects: the setting, or a quarter of the room that would be free if nothing were staged. An
+    /// emulated rack is on the same file system and takes (k + r) / k of every byte, so more would not fit.
     pub fn capacity_bytes(&self, free_bytes: u64, staged_bytes: u64) -> u64 {
         self.capacity.unwrap_or_else(|| free_bytes.saturating_add(staged_bytes) / 4)
     }
 
-    /// Room for recalls: what is set, or a quarter of `capacity_bytes`.
+    /// Room for recalls: the setting, or a quarter of `capacity_bytes`.
     pub fn spool_bytes(&self, capacity_bytes: u64) -> u64 {
         self.spool.unwrap_or(capacity_bytes / 4)
     }
@@ -298,7 +298,7 @@ impl WorkshopConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MigrateConfig {
-    /// The age at which an object moves in any case; never if not set.
+    /// The age at which an object moves in any case; never, if not set.
     #[serde(deserialize_with = "text::duration")]
     pub older_than: Option<Duration>,
     /// The age below which an object does not move until the critical share is reached.
@@ -307,18 +307,18 @@ pub struct MigrateConfig {
     /// The size below which an object does not move until the critical share is reached.
     #[serde(rename = "min_size", deserialize_with = "text::size")]
     pub min_bytes: u64,
-    /// What moves first where only as much moves as is too much.
+    /// The order of moves if only the excess moves.
     pub order: MoveOrder,
     /// The size of packs; the rack's if not set.
     #[serde(rename = "pack_size", deserialize_with = "text::size")]
     pub pack_bytes: Option<u64>,
-    /// Objects a pack holds at most.
+    /// The most objects in a pack.
     #[serde(deserialize_with = "text::at_least_one")]
     pub pack_members: u32,
-    /// The time beyond `older_than` that a pack waits to be filled.
+    /// The time after `older_than` for which a pack waits to be filled.
     #[serde(deserialize_with = "text::duration")]
     pub linger: Duration,
-    /// Packs on their way at once.
+    /// Packs under way at once.
     #[serde(deserialize_with = "text::at_least_one")]
     pub window: u32,
     /// The interval between two scans of the workshop; above 0.
@@ -327,7 +327,7 @@ pub struct MigrateConfig {
     /// Bytes that are copied at a time while clients use the workshop; above 0.
     #[serde(rename = "block_size", deserialize_with = "text::size")]
     pub block_bytes: u64,
-    /// True if what is due waits for the next pass of checks.
+    /// True if due objects wait for the next pass of checks.
     pub with_checks: bool,
 }
 
@@ -353,15 +353,14 @@ impl Default for MigrateConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SchedulerConfig {
-    /// Operations a queue holds at most.
+    /// The most operations in a queue.
     #[serde(deserialize_with = "text::at_least_one")]
     pub queue_depth: u32,
     /// u: the weight by which an operation may be overtaken, in the unit of `weighing`; 500 GB if not set.
     overtake_limit: Option<OvertakeLimit>,
     /// The unit of overtaking.
     pub weighing: Weighing,
-    /// The wait of a client's operation after which no later one goes before it, in modelled time; without bound if
-    /// `None`.
+    /// The wait of a client's operation after which no later one overtakes it, in modelled time; `None` is no bound.
     #[serde(deserialize_with = "text::duration_or_never")]
     pub wait_limit: Option<Duration>,
     /// True if an operation may join the group in service.
@@ -379,10 +378,10 @@ pub struct SchedulerConfig {
     /// The share of `queue_depth` from which on a queue counts as overloaded, in thousandths.
     #[serde(rename = "overload_from", deserialize_with = "text::permille")]
     pub overload_from_permille: u32,
-    /// The share of it at which it does no longer, in thousandths. Below `overload_from_permille`.
+    /// The share of it at which the queue is no longer overloaded, in thousandths. Below `overload_from_permille`.
     #[serde(rename = "overload_until", deserialize_with = "text::permille")]
     pub overload_until_permille: u32,
-    /// How many times u an operation may be overtaken in a queue that [`OverloadRelief::Widen`] widens.
+    /// The multiple of u by which an operation may be overtaken in a queue that [`OverloadRelief::Widen`] widens.
     #[serde(deserialize_with = "text::at_least_one")]
     pub overload_times: u32,
 }
@@ -391,7 +390,7 @@ pub struct SchedulerConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OverloadRelief {
-    /// None.
+    /// No relief.
     None,
     /// New requests are refused.
     Shed,
@@ -400,7 +399,7 @@ pub enum OverloadRelief {
 }
 
 impl Default for SchedulerConfig {
-    /// Pelican's values; the limit in time, the shares, the quantum and the anticipation are ours.
+    /// Pelican's values; the limit in time, the shares, the quantum and the anticipation are Larder's.
     fn default() -> Self {
         Self {
             queue_depth: 1000,
@@ -442,9 +441,9 @@ impl SchedulerConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlacementConfig {
-    /// By which rule.
+    /// The rule.
     pub group_choice: GroupRule,
-    /// The bytes that [`GroupRule::Batch`] gives to one group; 20 packs if not set.
+    /// The bytes that [`GroupRule::Batch`] writes to one group; 20 packs if not set.
     #[serde(rename = "batch", deserialize_with = "text::size")]
     pub batch_bytes: Option<u64>,
 }
@@ -492,7 +491,7 @@ pub struct DeadlinesConfig {
     /// A read of at most a MiB.
     #[serde(deserialize_with = "text::some_time")]
     pub read: Duration,
-    /// A write of as much; making or removing a file; a request to a drive of a pool.
+    /// A write of at most a MiB; making or removing a file; a request to a drive of a pool.
     #[serde(deserialize_with = "text::some_time")]
     pub write: Duration,
     /// A sync.
@@ -508,7 +507,7 @@ impl Default for DeadlinesConfig {
 }
 
 impl DeadlinesConfig {
-    /// The same in modelled time: what the host takes counts at any time scale.
+    /// The same in modelled time: the time that the host takes counts at any time scale.
     fn modelled(self, time_scale: u32) -> Deadlines {
         let modelled = |wall: Duration| wall.saturating_mul(time_scale);
         Deadlines { read: modelled(self.read), write: modelled(self.write), sync: modelled(self.sync) }
@@ -533,7 +532,7 @@ impl Config {
     /// Reads the configuration in the file `path`.
     ///
     /// # Errors
-    /// When it cannot be read, or as [`Config::parse`].
+    /// When it cannot be read, and those of [`Config::parse`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let what = match error.kind() {
@@ -551,7 +550,7 @@ impl Config {
     /// Reads the configuration `text`; `path` is for messages only.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first mistake, with its place.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text).map_err(|error| {
             let span = error.span();
@@ -567,13 +566,13 @@ impl Config {
         }
     }
 
-    /// The `larder.toml` of a new data directory: every key explained, and those in `set` (such as
+    /// The `larder.toml` of a new data directory: every key explained, and those in `set` (for example
     /// `migrate.older_than`) uncommented with their value in TOML.
     pub fn template(set: &[(&str, String)]) -> String {
         text::filled_in(TEMPLATE, set)
     }
 
-    /// The last values that make sense each, but not together: the key to change, and why.
+    /// Values that make sense each, but not together: the key to change, and the reason. Checked last.
     fn contradiction(&self) -> Option<(&'static str, String)> {
         if let Some(what) = self.tls.contradiction() {
             return Some(("tls", what.into()));
@@ -626,7 +625,7 @@ impl Config {
         }
     }
 
-    /// The limits of the S3 front, with so many connections as the system allows.
+    /// The limits of the S3 frontend, with at most `connections` connections, which the system allows.
     pub fn limits(&self, connections: usize) -> S3Limits {
         let usual = S3Limits::of(self.request_limit as usize, connections.min(self.connection_limit as usize));
         let set = |limit: Option<u32>, usual: usize| limit.map_or(usual, |limit| limit as usize);
@@ -644,7 +643,7 @@ impl Config {
         }
     }
 
-    /// The engine's policy for the rack `spec`: wall times turned into modelled ones, the rack's own values where
+    /// The engine's policy for the rack `spec`: wall times converted to modelled ones, the rack's own values where
     /// nothing is set. It owns all classes.
     pub fn rack_policy(&self, spec: &RackSpec) -> RackPolicy {
         let scheduler = &self.scheduler;
@@ -720,7 +719,7 @@ impl Config {
     }
 }
 
-/// Why a configuration is not taken: the file and the place in it, what is wrong, and what to write instead.
+/// The reason that a configuration is refused: the file and the place in it, the mistake, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);

@@ -1,4 +1,4 @@
-//! Everything a server does its work with: clock, drives, catalog, workshop, and the counters that only the world sees.
+//! Everything that a server works with: clock, drives, catalog, workshop, and the counters that only the world sees.
 //!
 //! Given tokio's paused clock, drives and a catalog in memory, the same server runs in virtual time on one thread.
 
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use workshop::{SmallFiles, Spool, Staging};
 
-/// Starts a task that nobody waits for.
+/// Starts a task that the caller does not wait for.
 pub type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
 
 /// The wall clock, in milliseconds of the Unix epoch. For S3's dates and the ages of objects, never for physics.
@@ -52,21 +52,21 @@ pub type Tracer = Arc<dyn Fn(&Record) + Send + Sync>;
 pub struct SmallObjects {
     /// The drive that the staging area works on.
     pub files: Arc<SmallFiles>,
-    /// Objects below so many bytes go there.
+    /// Objects with fewer bytes go there.
     pub below_bytes: u64,
 }
 
 impl SmallObjects {
-    /// The staged file of `slot`, with `bytes` bytes of data, is to become a record if it is small. It is to be
-    /// [settled](Self::settle) then.
+    /// Lets the staged file of `slot`, with `bytes` bytes of data, become a record if it is small. It must then be
+    /// [settled](Self::settle).
     pub(crate) fn admit(&self, catalog: &Catalog, slot: u64, bytes: u64) {
         if bytes < self.below_bytes && catalog.takes_payloads() {
             self.files.admit(slot, bytes);
         }
     }
 
-    /// The batch of the file of `slot` was answered with `answer`. What was refused is freed like any staged file.
-    /// After an error that leaves open what is durable, nobody refers to it before the next start.
+    /// Records that the batch of the file of `slot` was answered with `answer`. A refused file is freed like any staged
+    /// file. After an error that leaves open what is durable, nothing refers to the file before the next start.
     pub(crate) fn settle<T>(&self, slot: u64, answer: &Result<T, CatalogError>) {
         if !answer.as_ref().is_err_and(is_refusal) {
             self.files.settled(slot);
@@ -74,8 +74,8 @@ impl SmallObjects {
     }
 }
 
-/// True if the catalog certainly changed nothing. After any other error the change may be durable all the same, and a
-/// file that it refers to must stay; one that nobody refers to goes at the next start.
+/// True if the catalog certainly changed nothing. After any other error the change may still be durable, so a file that
+/// it refers to must stay; a file without a reference goes at the next start.
 pub(crate) fn is_refusal(error: &CatalogError) -> bool {
     matches!(
         error,
@@ -89,7 +89,7 @@ pub(crate) fn is_refusal(error: &CatalogError) -> bool {
     )
 }
 
-/// Everything a server does its work with.
+/// Everything that a server works with.
 #[derive(Clone)]
 pub struct Context {
     /// Modelled time.
@@ -98,7 +98,7 @@ pub struct Context {
     pub wall: WallClock,
     /// Starts tasks.
     pub spawn: Spawn,
-    /// The drives, by number. Shared, since every request has a context of its own.
+    /// The drives, by number. Shared, because every request has its own context.
     pub drives: Arc<[Arc<dyn Drive>]>,
     /// The rack's number, on every label and stack.
     pub rack_uuid: RackUuid,
@@ -108,76 +108,76 @@ pub struct Context {
     pub catalog: Catalog,
     /// Staged files.
     pub staging: Staging,
-    /// Where small objects go, if not into files of their own.
+    /// The place of small objects, unless they go into separate files.
     pub small: Option<SmallObjects>,
     /// Migration beside clients.
     pub pacing: Pacing,
     /// Recalls.
     pub spool: Spool,
-    /// Blobs that somebody reads.
+    /// Blobs with readers.
     pub holds: Holds,
-    /// The age of the catalog: the newest there is, or older than the rack.
+    /// The age of the catalog: the newest one, or older than the rack.
     pub catalog_age: Arc<CatalogAge>,
-    /// Held by whoever looks into the spool and orders a recall, so that two clients order the same bytes once.
+    /// Held while a task looks into the spool and orders a recall, so that two clients order the same bytes once.
     pub recall_order: Arc<tokio::sync::Mutex<()>>,
     /// Pins of buckets and prefixes.
     pub pin_of: PinOf,
-    /// Counters that the engine does not keep.
+    /// Counters that the engine does not have.
     pub counters: Arc<WorldCounters>,
     /// The processor that decodes, splits and encodes the records of repartition jobs.
     pub processor: Processor,
-    /// Takes the engine's trace, if one is kept.
+    /// Takes the engine's trace, if one is written.
     pub trace: Option<Tracer>,
 }
 
 impl Context {
-    /// `blob`, which is held, as it lies now: while it is read, stacks of it may be rebuilt on other drives, and the
-    /// old ones replaced. As it was, if the catalog does not say.
+    /// `blob`, which is held, with its current stacks: while it is read, its stacks may be rebuilt on other drives, and
+    /// the old ones replaced. Unchanged if the catalog does not have it.
     pub(crate) async fn as_it_lies(&self, blob: &Blob) -> Blob {
         self.catalog.blob(blob.blob).await.ok().flatten().unwrap_or_else(|| blob.clone())
     }
 }
 
-/// Counters of what only the world sees.
+/// Counters that only the world can count.
 #[derive(Debug, Default)]
 pub struct WorldCounters {
     /// Fragments that were bad and were repaired.
     pub repaired_fragments: AtomicU64,
     /// Fuses that tripped.
     pub fuse_trips: AtomicU64,
-    /// Objects whose bytes were not those that they were acknowledged with when they were served.
+    /// Objects that were served with other bytes than those acknowledged.
     pub wrong_bodies: AtomicU64,
-    /// Staged files that this catalog does not know, and that may be a newer catalog's.
+    /// Staged files that this catalog does not know, and that may belong to a newer catalog.
     pub unknown_staged: AtomicU64,
     /// Staged files that were missing at the start.
     pub missing_staged: AtomicU64,
-    /// Staged files that the last run has left, and that the next start removes.
+    /// Staged files that the last run left, and that the next start removes.
     pub left_staged: AtomicU64,
-    /// The parts of open uploads, those included that are being received.
+    /// The parts of open uploads, including those that are being received.
     pub open_parts: OpenParts,
-    /// Stripes that reads have found lost.
+    /// Stripes that reads found lost.
     pub losses: Losses,
-    /// Why recalls came to nothing.
+    /// The reasons that recalls failed.
     pub refusals: Refusals,
-    /// Set while the engine says that the rack has no room for staged objects.
+    /// Set while the engine reports that the rack has no room for staged objects.
     pub rack_full: AtomicBool,
-    /// Set while the last try to bring a copy of the catalog to drives failed, or one is due for too long.
+    /// Set while the last attempt to bring a copy of the catalog to drives failed, or one has been due for too long.
     pub are_copies_overdue: AtomicBool,
     /// Set while the last snapshot of the catalog failed.
     pub has_snapshot_failed: AtomicBool,
     /// The largest object that a group of the rack can hold, in bytes; 0 before that is known.
     pub object_bytes_max: AtomicU64,
-    /// Objects that were read ahead of what anybody asked for.
+    /// Objects that were read ahead of a request.
     pub ahead_objects: AtomicU64,
-    /// GETs of cold objects that found what was read ahead for them.
+    /// GETs of cold objects that found bytes that were read ahead for them.
     pub ahead_hits: AtomicU64,
     /// Staged objects that went to the rack without being read again after their check.
     pub saved_reads: AtomicU64,
     /// Their bytes.
     pub saved_read_bytes: AtomicU64,
-    /// Why drives could not be used when they were last tried.
+    /// The reasons that drives could not be used when they were last tried.
     pub absences: Reasons,
-    /// Why drives that can be read did not take the last stack that was to be written to them.
+    /// The reasons that readable drives did not take the last stack that was to be written to them.
     pub refused_writes: Reasons,
     /// Reads of staged objects.
     pub reads: ReadLog,
@@ -195,19 +195,19 @@ pub(crate) fn usage_of(context: &Context) -> Usage {
 }
 
 impl WorldCounters {
-    /// What was remembered of `drive` counts no more: it was given up, or is another one.
+    /// Forgets the reasons of `drive`: it was given up, or is another one.
     pub fn forget_reasons(&self, drive: DriveId) {
         self.absences.note(drive, None);
         self.refused_writes.note(drive, None);
     }
 }
 
-/// Reasons, most with their mend: at most a sentence for each drive.
+/// Reasons, most with a fix: at most one sentence for each drive.
 #[derive(Debug, Default)]
 pub struct Reasons(Mutex<BTreeMap<DriveId, String>>);
 
 impl Reasons {
-    /// `drive` could not be used, for this reason; or it could.
+    /// Records that `drive` could not be used, for this reason; or that it could.
     pub fn note(&self, drive: DriveId, reason: Option<String>) {
         let mut reasons = self.0.lock();
         match reason {

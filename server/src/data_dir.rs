@@ -1,22 +1,21 @@
-//! The data directory: everything a server keeps, but for drives that are described by their own paths.
+//! The data directory: all persistent state of a server, except drives that have their own paths.
 //!
 //! ```text
-//! larder.toml   the configuration               identity   what makes it ours; written last: "complete"
+//! larder.toml   the configuration               identity   marks the directory as Larder's; written last: "complete"
 //! rack.toml     the rack's description           lock       held while a server or `init` works here; its process id
 //! credentials   the keys, for the owner alone    admin.sock the admin API while a server runs
 //! catalog.db    key -> place                     drives/0000 ... the drives of an emulated rack
 //! workshop/     staged files, recalls, journal   unfinished only while `init` works, or after it was killed
 //! pool/0000 ... the drives of an emulated pool
-//! disks         disks that took the places of others, if any did
+//! disks         disks that took the places of others, if any
 //! runs          the runs of its server, which identify its drives
-//! mounts/0000 ... where drives that are whole disks are mounted while they are awake
+//! mounts/0000 ... mount points of drives that are whole disks, while they are awake
 //! ```
 //!
 //! Invariants:
-//! - a [`DataDir`] that exists holds the lock, and its identity, description and credentials were read and fit
-//!   together;
-//! - a directory that is not ours is never changed, not even by a lock file;
-//! - `init` that was killed at any moment leaves a directory that `init` completes and nothing else opens.
+//! - a [`DataDir`] holds the lock, and its identity, description and credentials were read and match;
+//! - a directory that is not Larder's is never changed, not even by a lock file;
+//! - an `init` that was killed at any moment leaves a directory that `init` completes and nothing else opens.
 
 mod credentials;
 mod devices;
@@ -72,7 +71,8 @@ const DRIVES: &str = "drives";
 const POOL: &str = "pool";
 pub(crate) const MANIFEST: &str = "manifest";
 const MOUNTS: &str = "mounts";
-/// Holds the rack's uuid while `init` works, so that labels it left on drives elsewhere are known for its own.
+/// Holds the rack's uuid while `init` works, so that a later `init` recognises the labels that it left on drives
+/// elsewhere.
 const UNFINISHED: &str = "unfinished";
 
 /// Files and directories that Larder makes; catalog and credentials remove others' access themselves.
@@ -81,18 +81,18 @@ const CLOSED: [&str; 12] =
 
 const NO_DIRECTORY: &str = "is not a directory; choose another path";
 
-/// The ingredients of a new data directory.
+/// The options of a new data directory.
 #[derive(Clone, Debug)]
 pub struct InitOptions {
     /// The rack.
     pub rack: RackSource,
-    /// Keys of `larder.toml` that get another value than their default: `key` or `table.key`, and the value in TOML.
+    /// Keys of `larder.toml` that do not get their default: `key` or `table.key`, and the value in TOML.
     pub settings: Vec<(&'static str, String)>,
-    /// Disks of the rack (paths, serial numbers or World Wide Names) on which nothing is needed any more.
+    /// Disks of the rack (paths, serial numbers or World Wide Names) whose data is no longer needed.
     pub wipe: Vec<String>,
 }
 
-/// Where a rack's description comes from.
+/// The source of a rack's description.
 #[derive(Clone, Debug)]
 pub enum RackSource {
     /// A shipped rack's name, or the path of a description.
@@ -107,13 +107,13 @@ impl<T: Into<String>> From<T> for RackSource {
     }
 }
 
-/// A data directory of ours, locked by this process.
+/// A Larder data directory, locked by this process.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    /// As it is described.
+    /// The rack as described.
     described: RackSpec,
-    /// The same, with the disks that took the places of others.
+    /// The same rack, with the disks that took the places of others.
     rack: RackSpec,
     rack_uuid: RackUuid,
     /// The version of its format when it was opened.
@@ -131,11 +131,11 @@ impl DataDir {
         path.join(IDENTITY).exists()
     }
 
-    /// Makes a new data directory at `path`, which must be empty, absent, or what a killed `init` left. What it makes
-    /// there and on disks is the owner's of a directory that was there.
+    /// Makes a new data directory at `path`, which must be empty, absent, or left by a killed `init`. If the directory
+    /// existed, its owner becomes the owner of everything made there and on disks.
     ///
     /// # Errors
-    /// When it is something else, or the rack or the settings make no sense; nothing is changed then.
+    /// When it is something else, or the rack or the settings make no sense; then nothing is changed.
     pub fn init(path: &Path, options: &InitOptions) -> Result<Self, DataDirError> {
         let (text, rack) = match &options.rack {
             RackSource::Named(name) => read_rack(name)?,
@@ -150,7 +150,7 @@ impl DataDir {
         let path = made(path)?;
         refuse_unless_ours_to_make(&path)?;
         let lock = lock::take(&path)?;
-        // Another `init` may have finished while we came for the lock.
+        // Another `init` may have finished before this one took the lock.
         refuse_unless_ours_to_make(&path)?;
         let rack_uuid = begin(&path, &rack)?;
         write_new(&path.join(RACK), text.as_bytes())?;
@@ -158,7 +158,7 @@ impl DataDir {
         let credentials = Credentials::random()?;
         write_new(&path.join(CREDENTIALS), credentials.to_text(listen).as_bytes())?;
         private::make_directory(&path.join(WORKSHOP)).map_err(|e| failed("making the workshop", e))?;
-        // Now, so that a catalog which is missing later is known to be lost rather than new.
+        // Created now, so that a catalog that is missing later is known to be lost rather than new.
         drop(SqliteStore::open(path.join(CATALOG))?);
         let claim = Mutex::new(claim_of(&path, rack_uuid, None, 0)?);
         let (described, version) = (rack.clone(), identity::VERSION);
@@ -181,27 +181,27 @@ impl DataDir {
     /// Opens the data directory at `path`.
     ///
     /// # Errors
-    /// When there is none that is complete and sound, or another process works in it.
+    /// When it is not complete and sound, or another process works in it.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
         let dir = Self::open_to_serve(path)?;
         match dir.lost_catalog() {
-            // `larder serve` does not come here, and has something to make it of perhaps.
+            // `larder serve` does not come here; it may be able to make the catalog again.
             Some(lost) => Err(lost.or_started()),
             None => Ok(dir),
         }
     }
 
-    /// The same, but that the catalog may be missing: it is made again from the workshop, if that has all of it.
+    /// The same, except that the catalog may be missing: it is made again from the workshop, if that has all of it.
     ///
     /// # Errors
-    /// As [`DataDir::open`].
+    /// Those of [`DataDir::open`].
     pub fn open_to_serve(path: &Path) -> Result<Self, DataDirError> {
         let dir = Self::open_to_recover(path)?;
         let workshop = dir.workshop();
         if workshop.exists() { Ok(dir) } else { Err(lost_part(&workshop, "is missing")) }
     }
 
-    /// The reason why there is no catalog, if there is none.
+    /// The reason that the catalog cannot be opened, if it is missing or empty.
     pub(crate) fn lost_catalog(&self) -> Option<DataDirError> {
         let catalog = self.catalog();
         match fs::metadata(&catalog) {
@@ -212,10 +212,10 @@ impl DataDir {
         }
     }
 
-    /// The same, but that the catalog and the workshop may be missing.
+    /// The same, except that the catalog and the workshop may be missing.
     ///
     /// # Errors
-    /// As [`DataDir::open`].
+    /// Those of [`DataDir::open`].
     pub fn open_to_recover(path: &Path) -> Result<Self, DataDirError> {
         refuse_unless_complete(path)?;
         let path = path.canonicalize().map_err(|e| failed(&format!("finding {}", path.display()), e))?;
@@ -267,12 +267,12 @@ impl DataDir {
         RunsFile::read(&self.path, true)?.accept(clock::wall_ms())
     }
 
-    /// Where disks are remembered that take the places of others.
+    /// The register of disks that take the places of others.
     pub fn register(&self) -> DiskRegister {
         DiskRegister { path: self.path.clone(), described: self.described.clone(), rack_uuid: self.rack_uuid }
     }
 
-    /// Where it is, absolute.
+    /// Its absolute path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -287,12 +287,12 @@ impl DataDir {
         self.rack_uuid
     }
 
-    /// The keys clients sign with.
+    /// The keys that clients sign with.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
     }
 
-    /// The endpoint that the file of keys names for clients, if it names one.
+    /// The endpoint for clients in the file of keys, if it has one.
     pub fn stored_endpoint(&self) -> Option<String> {
         credentials::stored_endpoint(&fs::read_to_string(self.path.join(CREDENTIALS)).ok()?)
     }
@@ -300,7 +300,7 @@ impl DataDir {
     /// Reads the configuration.
     ///
     /// # Errors
-    /// As [`Config::read`].
+    /// Those of [`Config::read`].
     pub fn config(&self) -> Result<Config, ConfigError> {
         Config::read(&self.path.join(CONFIG))
     }
@@ -315,8 +315,9 @@ impl DataDir {
         self.path.join(WORKSHOP)
     }
 
-    /// The directories of the intake: those of the rack's pool, each the one its description names (relative to the
-    /// data directory) or one in `pool`; without a pool, one in the workshop. That one stays in use once it was.
+    /// The directories of the intake: those of the rack's pool, each as in its description (relative to the data
+    /// directory) or one in `pool`; without a pool, one in the workshop. The one in the workshop stays in use once it
+    /// was used.
     pub fn intake(&self) -> Vec<PathBuf> {
         let own = |(index, drive): (usize, &PoolDriveSpec)| match &drive.path {
             Some(own) => self.path.join(own),
@@ -330,8 +331,8 @@ impl DataDir {
         places
     }
 
-    /// The drive of the pool that the directory at `index` of [`DataDir::intake`] is, if its power is emulated: one of
-    /// a rack of emulated drives that names no directory for it.
+    /// The drive of the pool whose directory is at `index` of [`DataDir::intake`], if its power is emulated: a drive
+    /// whose description names no directory, in a rack of emulated drives.
     pub fn emulated_pool_drive(&self, index: usize) -> Option<PoolDriveId> {
         let drive = self.rack.pool.get(index)?;
         (drive.path.is_none() && !self.has_devices()).then_some(PoolDriveId(index as u32))
@@ -342,7 +343,7 @@ impl DataDir {
         self.path.join(MANIFEST)
     }
 
-    /// The drives of the pool that are whole disks, on which their directories are.
+    /// The drives of the pool that are whole disks, each with its directory on the disk.
     pub fn pool_disks(&self) -> Vec<(PoolDriveId, MountedDisk)> {
         let drives = self.rack.pool.iter().zip(self.intake()).zip(0..);
         let disk = |((drive, place), number): ((&PoolDriveSpec, PathBuf), u32)| {
@@ -351,23 +352,23 @@ impl DataDir {
         drives.filter_map(disk).collect()
     }
 
-    /// The device that `drive` is, if it is one.
+    /// The device of `drive`; `None` if it is not a device.
     pub fn device(&self, drive: DriveId) -> Option<&Path> {
         self.rack.drive(drive).path.as_deref().map(Path::new).filter(|path| is_device(path))
     }
 
-    /// `drive` as a device, if it is one.
+    /// `drive` as a device; `None` if it is not a device.
     pub fn device_drive(&self, drive: DriveId) -> Option<DeviceDrive> {
         let (_, label) = self.labels().swap_remove(drive.index());
         let handle = DiskHandle::new(self.device(drive)?, self.rack.drive(drive).power_command().cloned());
         Some(DeviceDrive::new(handle, mount_point(&self.path, drive), label).with_claim(self.claim()))
     }
 
-    /// Puts measured figures into the rack's description, and into that of each measured drive its own rate, in one
-    /// step; what it was is kept as `rack.toml.before`.
+    /// Writes measured figures into the rack's description, and each measured drive's own rate into its entry, in one
+    /// step; the old description is kept as `rack.toml.before`.
     ///
     /// # Errors
-    /// When the description cannot be changed so; it is as it was then.
+    /// When the description cannot be changed in this way; then it is unchanged.
     pub fn put_figures(&self, figures: &Figures, rates: &[(DriveId, u64)]) -> Result<(), DataDirError> {
         let at = self.path.join(RACK);
         let old = read_part(&at)?;
@@ -389,8 +390,8 @@ impl DataDir {
         sync_directory(&self.path)
     }
 
-    /// What root has made in the directory and in its workshop becomes its owner's, so that a service that is not
-    /// root can use it.
+    /// Makes the directory's owner the owner of everything that root has made in it and in its workshop, so that a
+    /// service that is not root can use it.
     ///
     /// # Errors
     /// [`DataDirError`].
@@ -399,7 +400,7 @@ impl DataDir {
         let entries = fs::read_dir(&self.path).map_err(|e| failed("looking for what root has made", e))?;
         for entry in entries {
             let path = entry.map_err(|e| failed("looking for what root has made", e))?.path();
-            // Drives that are directories may be many, and large; nothing is made there.
+            // Drives that are directories may be many, and large; root makes nothing there.
             if path.is_file() {
                 give_to(&path, owner)?;
             }
@@ -407,25 +408,25 @@ impl DataDir {
         give_to(&self.workshop(), owner)
     }
 
-    /// Whether some drives are devices.
+    /// True if some drives are devices.
     pub fn has_devices(&self) -> bool {
         self.rack.drives.iter().any(|drive| self.device(drive.id).is_some())
     }
 
-    /// The directory behind `drive`: the one its description names (relative to the data directory), or one in
-    /// `drives`; of a device one that is there only while it is mounted.
+    /// The directory of `drive`: the one in its description (relative to the data directory), or one in `drives`; for a
+    /// device, one that exists only while it is mounted.
     pub fn drive(&self, drive: DriveId) -> PathBuf {
         drive_path(&self.path, &self.rack, drive)
     }
 
-    /// The label each drive has to carry, with the drive's directory.
+    /// The label that each drive has to carry, with the drive's directory.
     pub fn labels(&self) -> Vec<(PathBuf, Label)> {
         let label = |drive| Label { rack: self.rack_uuid, rack_name: self.rack.name.clone(), drive };
         self.rack.drives.iter().map(|drive| (self.drive(drive.id), label(drive.id))).collect()
     }
 
-    /// Gives the identity the version of this Larder, if it has an earlier one: which it was, and which it is. Either
-    /// version is there if this ends early.
+    /// Raises the identity to the version of this Larder, if it has an earlier one; returns the earlier version and the
+    /// new one. If this ends early, either version is there.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -433,7 +434,8 @@ impl DataDir {
         if self.version == identity::VERSION {
             return Ok(None);
         }
-        // What is described may differ from what the drives were laid out for in all that does not matter.
+        // The description may differ from the one for which the drives were laid out, in everything that does not
+        // matter.
         let identity = Identity::read(&self.path.join(IDENTITY))?.raised();
         self.write_identity(&identity, owner_elsewhere(&self.path)?)?;
         Ok(Some((self.version, identity::VERSION)))
@@ -441,7 +443,7 @@ impl DataDir {
 
     fn write_identity(&self, identity: &Identity, owner: Option<(u32, u32)>) -> Result<(), DataDirError> {
         let fresh = self.path.join("identity.new");
-        // Left by one that was killed.
+        // Left by a killed process.
         drop(fs::remove_file(&fresh));
         write_new(&fresh, identity.to_text().as_bytes())?;
         if let Some(owner) = owner {
@@ -452,7 +454,7 @@ impl DataDir {
         sync_directory(&self.path)
     }
 
-    /// Writes the identity: from here on the directory is complete.
+    /// Writes the identity; from then on the directory is complete.
     fn finish(&self, owner: Option<(u32, u32)>) -> Result<(), DataDirError> {
         self.write_identity(&Identity::of(self.rack_uuid, &self.rack), owner)?;
         fs::remove_file(self.path.join(UNFINISHED)).map_err(|e| failed("finishing", e))?;
@@ -464,7 +466,7 @@ impl DataDir {
 /// Maximum number of locks of a reader.
 const READERS_LOCKS: usize = 64;
 
-/// The claim of a process to the media of the data directory `path`; `current` is its run, if it writes to them.
+/// The claim of a process to the media of the data directory `path`; `current` is its run, or `None` for a reader.
 fn claim_of(path: &Path, rack: RackUuid, current: Option<RunId>, locks_max: usize) -> Result<Arc<Claim>, DataDirError> {
     let RunsFile { directory, runs, accepted_ms, .. } = RunsFile::read(path, false)?;
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -473,14 +475,14 @@ fn claim_of(path: &Path, rack: RackUuid, current: Option<RunId>, locks_max: usiz
     Ok(Arc::new(Claim::new(Runs { rack, directory, own, place, path: path.display().to_string() }, locks_max)))
 }
 
-/// The user and group of the data directory `path`, if root works in one of somebody else's.
+/// The user and group of the data directory `path`, if root works in the directory of another user.
 fn owner_elsewhere(path: &Path) -> Result<Option<(u32, u32)>, DataDirError> {
     let of = |path: &Path| fs::metadata(path).map_err(|e| failed("looking for its owner", e));
     let (owner, myself) = (of(path)?, of(Path::new("/proc/self"))?);
     Ok(Some((owner.uid(), owner.gid())).filter(|_| myself.uid() == 0 && owner.uid() != 0))
 }
 
-/// Makes `path` and everything in it the user's and the group's.
+/// Gives `path` and everything in it to the user and the group.
 fn give_to(path: &Path, (user, group): (u32, u32)) -> Result<(), DataDirError> {
     let failed = |e| failed(&format!("giving {} to its owner", path.display()), e);
     std::os::unix::fs::lchown(path, Some(user), Some(group)).map_err(failed)?;
@@ -492,7 +494,7 @@ fn give_to(path: &Path, (user, group): (u32, u32)) -> Result<(), DataDirError> {
     Ok(())
 }
 
-/// The disks of a data directory's rack, which others may take the places of.
+/// The register of the disks of a data directory's rack, which others may replace.
 pub struct DiskRegister {
     path: PathBuf,
     described: RackSpec,
@@ -500,31 +502,31 @@ pub struct DiskRegister {
 }
 
 impl DiskRegister {
-    /// The rack with the disks as they are now.
+    /// The rack with its current disks.
     ///
     /// # Errors
-    /// If the file of them cannot be read.
+    /// If the file of disks cannot be read.
     pub fn rack(&self) -> Result<RackSpec, DataDirError> {
         Disks::read(&self.path, self.rack_uuid)?.applied(&self.described)
     }
 
-    /// Whose the files on a new disk are, a user and a group, if not of whoever makes it.
+    /// The user and the group to which the files on a new disk belong; `None` for the user who makes it.
     ///
     /// # Errors
-    /// If the data directory cannot be looked at.
+    /// If the data directory cannot be read.
     pub fn owner(&self) -> Result<Option<(u32, u32)>, DataDirError> {
         owner_elsewhere(&self.path)
     }
 
-    /// Where the disk that is `drive` is mounted.
+    /// The mount point of the disk that is `drive`.
     pub fn mount_point(&self, drive: DriveId) -> PathBuf {
         mount_point(&self.path, drive)
     }
 
-    /// The disk to which `link` leads is `drive` from now on.
+    /// Records that the disk to which `link` leads is `drive` from now on.
     ///
     /// # Errors
-    /// If that cannot be written down; it is as it was then.
+    /// If that cannot be recorded; then nothing is changed.
     pub fn put(&self, drive: DriveId, link: &str) -> Result<(), DataDirError> {
         let described = self.described.drive(drive).path.clone().unwrap_or_default();
         let before = Disks::read(&self.path, self.rack_uuid)?;
@@ -541,10 +543,10 @@ impl DiskRegister {
     }
 }
 
-/// Puts fresh keys into the `credentials` of the data directory `path`, in one step. What else stands there stays.
+/// Puts fresh keys into the `credentials` of the data directory `path`, in one step. Its other lines stay.
 ///
 /// # Errors
-/// When they cannot be written; the old ones stay then.
+/// When they cannot be written; then the old ones stay.
 pub(crate) fn replace_credentials(path: &Path) -> Result<Credentials, DataDirError> {
     let credentials = Credentials::random()?;
     let fresh = path.join("credentials.new");
@@ -556,7 +558,8 @@ pub(crate) fn replace_credentials(path: &Path) -> Result<Credentials, DataDirErr
     Ok(credentials)
 }
 
-/// The description called `rack`: its text, and what it says. A shipped name wins over a file of that name.
+/// The description called `rack`: its text, and the parsed rack. A shipped name takes precedence over a file of that
+/// name.
 ///
 /// # Errors
 /// When there is no such description, it makes no sense, or no group of drives can be awake in it.
@@ -603,12 +606,12 @@ fn unfinished(path: &Path) -> Option<RackUuid> {
     identity::uuid_from(fs::read_to_string(path.join(UNFINISHED)).ok()?.trim())
 }
 
-/// The labels of drives that are labelled now: each gets a UUID of its own.
+/// The labels of drives that are labelled now: each gets a new UUID.
 fn fresh_labels(labels: Vec<(PathBuf, Label)>) -> Result<Vec<(PathBuf, DriveLabel)>, DataDirError> {
     labels.into_iter().map(|(path, label)| Ok((path, fresh_label(label)?))).collect()
 }
 
-/// The label of the drive that takes the place `label` now.
+/// The label of a drive that takes the place `label` now.
 ///
 /// # Errors
 /// When the system has no random bytes.
@@ -618,7 +621,7 @@ pub(crate) fn fresh_label(label: Label) -> Result<DriveLabel, DataDirError> {
     Ok(DriveLabel { label, uuid, labelled_ms, device: Device::None })
 }
 
-/// `path` as a directory, made if absent, absolute.
+/// `path` as an absolute directory, created if absent.
 fn made(path: &Path) -> Result<PathBuf, DataDirError> {
     if path.exists() && !path.is_dir() {
         return Err(refused(path, NO_DIRECTORY));
@@ -646,7 +649,7 @@ fn refuse_unless_ours_to_make(path: &Path) -> Result<(), DataDirError> {
             format!("is a Larder data directory already; start it with `larder serve --data {shown}`"),
         ));
     }
-    // A killed `init` may have got no further than the lock.
+    // A killed `init` may have left only the lock.
     if has(UNFINISHED) || names.iter().all(|name| name == LOCK) {
         return Ok(());
     }
@@ -678,7 +681,7 @@ fn refuse_unless_complete(path: &Path) -> Result<(), DataDirError> {
     Err(foreign(path, &names))
 }
 
-/// Clears what a killed `init` left, and marks the directory as unfinished.
+/// Removes what a killed `init` left, and marks the directory as unfinished.
 fn begin(path: &Path, rack: &RackSpec) -> Result<RackUuid, DataDirError> {
     if let Some(uuid) = unfinished(path) {
         forget_labels(path, rack, uuid);
@@ -689,7 +692,7 @@ fn begin(path: &Path, rack: &RackSpec) -> Result<RackUuid, DataDirError> {
     for name in [WORKSHOP, DRIVES] {
         gone(fs::remove_dir_all(path.join(name)), name)?;
     }
-    // A directory that was there before may be open to all; what will lie in it is not for all.
+    // An existing directory may be open to all; its future contents are not for all.
     fs::set_permissions(path, Permissions::from_mode(private::DIRECTORY_MODE))
         .map_err(|e| failed("closing it to others", e))?;
     let uuid = identity::random_uuid()?;
@@ -698,8 +701,8 @@ fn begin(path: &Path, rack: &RackSpec) -> Result<RackUuid, DataDirError> {
     Ok(uuid)
 }
 
-/// Takes the labels of the unfinished rack `uuid` off drives that lie outside of the data directory. What cannot be
-/// taken off is refused when the drives are labelled.
+/// Removes the labels of the unfinished rack `uuid` from drives outside of the data directory. A label that cannot be
+/// removed leads to a refusal when the drives are labelled.
 fn forget_labels(path: &Path, rack: &RackSpec, uuid: RackUuid) {
     for drive in rack.drives.iter().filter(|drive| drive.path.is_some()) {
         let file = drive_path(path, rack, drive.id).join(label::file_name().as_str());

@@ -1,11 +1,11 @@
 //! The shares of the limit of open files.
 //!
-//! A process may have only so many open (RLIMIT_NOFILE), and finds out in the middle of something when there are too
-//! many. So what there is is apportioned at start, and each part keeps to its share: files on drives, files in the
-//! workshop, connections. The rest (the catalog, sockets, what the runtime needs) is few and fixed.
+//! A process may have only a limited number of open files (RLIMIT_NOFILE), and an operation that needs more fails in
+//! the middle. So the limit is apportioned at start, and each part keeps to its share: files on drives, files in the
+//! workshop, connections. The rest (the catalog, sockets, the needs of the runtime) is small and fixed.
 //!
-//! Where not everybody can have what he wants, each gets what he needs at least and a fixed share of what is left, and
-//! the log says so. Where that is not possible the server does not start.
+//! If the limit is too low for all wishes, each part gets its minimum and a fixed share of the remainder, and the log
+//! reports it. If it is too low for the minimums, the server does not start.
 
 use disk::{DESCRIPTORS_PER_FILE, limit};
 
@@ -13,16 +13,16 @@ use disk::{DESCRIPTORS_PER_FILE, limit};
 /// readers, locks, the trace, and connections of the admin socket.
 const FIXED: u64 = 128;
 
-/// Files open on all drives of the rack together: at least, and if there is room. In one class at a time k + r files
-/// are read or written, and calls that find no place wait for another's end.
+/// Files open on all drives of the rack together: the minimum, and the number if there is room. In one class at a time
+/// k + r files are read or written; calls that find no free file wait for another call to end.
 const RACK_FILES: (u64, u64) = (16, 256);
 /// Files open in each of the two directories of the workshop.
 const WORKSHOP_FILES: (u64, u64) = (4, 64);
 /// The workshop's directories: staged files and recalls.
 const WORKSHOP_DIRECTORIES: u64 = 2;
-/// Locks of owner marks of mounted media, at most; rarely are more drives awake at once.
+/// Maximum number of locks of owner marks of mounted media; more drives are rarely awake at once.
 const LOCKS: u64 = 192;
-/// Connections at least.
+/// Minimum number of connections.
 const CONNECTIONS_MIN: u64 = 16;
 
 /// The shares.
@@ -38,7 +38,7 @@ pub struct Descriptors {
     pub connections: usize,
 }
 
-/// The process may have too few files open.
+/// The process may have too few open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this process may have only {limit} files open (RLIMIT_NOFILE), and needs {needed}, or {wanted} to do all that is \
@@ -47,20 +47,20 @@ pub struct Descriptors {
 pub struct TooFewDescriptors {
     /// The limit.
     pub limit: u64,
-    /// The least to start with.
+    /// The minimum to start.
     pub needed: u64,
-    /// The number it would use.
+    /// The number that it would use.
     pub wanted: u64,
 }
 
-/// Descriptors for so many files and connections.
+/// Descriptors for this number of files and connections.
 fn sum(rack_files: u64, workshop_files: u64, connections: u64) -> u64 {
     let files = rack_files + WORKSHOP_DIRECTORIES * workshop_files;
     FIXED + files * DESCRIPTORS_PER_FILE + connections
 }
 
 impl Descriptors {
-    /// Raises the process's limit as far as it goes, and apportions it.
+    /// Raises the process's limit as far as possible, and apportions it.
     ///
     /// # Errors
     /// [`TooFewDescriptors`].
@@ -93,7 +93,7 @@ impl Descriptors {
         let Some(left) = limit.checked_sub(needed) else {
             return Err(TooFewDescriptors { limit, needed, wanted: Self::wanted(connection_limit) });
         };
-        // A half of what is left is for files: three in four of them for the rack's.
+        // Half of the remainder is for files: three quarters of that half for the rack's.
         let rack_files = RACK_FILES.1.min(RACK_FILES.0 + left / 8 * 3 / DESCRIPTORS_PER_FILE);
         let of_each = left / 8 / DESCRIPTORS_PER_FILE / WORKSHOP_DIRECTORIES;
         let workshop_files = WORKSHOP_FILES.1.min(WORKSHOP_FILES.0 + of_each);

@@ -1,11 +1,11 @@
-//! Copies of the catalog on drives: what is left of it when the workshop is lost as well.
+//! Copies of the catalog on drives, for the case that the workshop is lost as well.
 //!
 //! `engine::snapshots` decides when a copy is due, and which of the old ones stay. A copy is put like an object, into a
-//! bucket that no client can name (`catalog/src/copies.rs`), and written by the world into a pack of its own; once the
-//! catalog has it there, older ones are removed, whose room comes back as that of any object does. One copy is under
-//! way at a time. A copy that did not come to its end, for whatever reason, is removed and made anew. One of which data
-//! is known to be lost, by a scrub or with drives, counts for nothing, so that another is due; it is removed once the
-//! sound ones lead as far.
+//! bucket that no client can name (`catalog/src/copies.rs`), and the world writes it into its own pack. Once the
+//! catalog has its place, older ones are removed, and their room is reclaimed like that of any object. One copy is
+//! under way at a time. A copy that did not complete, for any reason, is removed and made again. A copy with data that
+//! is known to be lost, by a scrub or with drives, does not count, so another is due; it is removed once the sound
+//! copies lead as far.
 
 use crate::backup::{BackupEnded, in_a_thread};
 use crate::config::JournalConfig;
@@ -30,10 +30,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Bytes of a copy that are staged at a time.
+/// Bytes of a copy that are staged at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Why a copy was not made. It is tried again.
+/// The reason that a copy was not made. It is retried.
 #[derive(Debug, thiserror::Error)]
 enum CopyError {
     #[error("the catalog: {0}")]
@@ -62,17 +62,17 @@ pub(crate) struct DriveCopies {
     world: WorldHandle,
     journal: Arc<Journal>,
     policy: Copies,
-    /// Since when a change is known that no copy has.
+    /// The time since when no copy has a known change.
     lacks_since: Option<Time>,
-    /// The copy that is on its way to drives.
+    /// The copy under way to drives.
     under_way: Option<VersionId>,
-    /// Segments do not lead on from the last copy.
+    /// True if segments do not follow the last copy.
     gap: bool,
 }
 
 impl DriveCopies {
-    /// Of a catalog that is used in the place of a newer one, the first copy is `anew`: on drives there may be segments
-    /// of that other one, which lead on from the same batch elsewhere.
+    /// `anew` for a catalog that is used in place of a newer one: its first copy is complete, because the drives may
+    /// have segments of the newer catalog, which continue differently from the same batch.
     pub(crate) fn new(
         store: Arc<ObjectService>,
         world: WorldHandle,
@@ -84,7 +84,7 @@ impl DriveCopies {
         Self { store, world, journal, policy, lacks_since: None, under_way: None, gap: anew }
     }
 
-    /// Makes a copy if one is due. `now` is the time since the start. True if one is on its way.
+    /// Makes a copy if one is due. `now` is the time since the start. True if a copy is under way.
     pub(crate) async fn look(&mut self, now: Time) -> bool {
         if let Err(error) = self.step(now).await {
             self.policy.ended(now, false);
@@ -127,7 +127,7 @@ impl DriveCopies {
         };
         let staged = self.stage(content, path.clone()).await;
         if is_draft {
-            drop(std::fs::remove_file(&path)); // else the next start does
+            drop(std::fs::remove_file(&path)); // otherwise the next start removes it
         }
         let (version, bytes) = staged?;
         self.under_way = Some(version);
@@ -136,7 +136,7 @@ impl DriveCopies {
         Ok(())
     }
 
-    /// The write of the copy `version` has ended, well or badly.
+    /// Records the end of the write of the copy `version`, successful or not.
     async fn ended(&mut self, now: Time, version: VersionId) -> Result<(), CopyError> {
         self.under_way = None;
         let copies = self.store.context.catalog.copies().await?;
@@ -163,7 +163,7 @@ impl DriveCopies {
         let wall_ms = (self.store.context.wall)();
         let age = |made_ms: u64| Duration::from_millis(wall_ms.saturating_sub(made_ms));
         let last_ms = copies.iter().filter(|copy| copy.is_sound()).map(|copy| copy.made_ms).max();
-        // About as large as what is to be written: only whether there is room at all.
+        // About as large as the next copy: this only checks that there is room at all.
         let bytes = status.snapshot_bytes.max(1);
         let is_awake =
             move |rack: &Rack, _| rack.awake_with_room(stack::stack_bytes(rack.spec().code, bytes), &[]).is_some();
@@ -182,7 +182,7 @@ impl DriveCopies {
         }
     }
 
-    /// A snapshot in the journal that is newer than the one on drives, of the number `known`.
+    /// A snapshot in the journal that is newer than the one on drives, which has the number `known`.
     async fn snapshot(&self, known: Option<Sequence>) -> Result<(Sequence, PathBuf), CopyError> {
         let is_newer = |number: Sequence| known.is_none_or(|known| number > known);
         let leads = self.journal.status().snapshot.filter(|number| is_newer(*number));
@@ -196,7 +196,7 @@ impl DriveCopies {
         self.journal.newest_snapshot()?.ok_or(CopyError::Gap)
     }
 
-    /// Puts the file at `path` as a copy; its version and its bytes.
+    /// Puts the file at `path` as a copy; returns its version and its bytes.
     async fn stage(&self, content: CopyContent, path: PathBuf) -> Result<(VersionId, u64), CopyError> {
         let store = Arc::clone(&self.store);
         in_a_thread(async move {
@@ -209,7 +209,7 @@ impl DriveCopies {
         .await
     }
 
-    /// The groups that have snapshots: another one goes elsewhere, if it can.
+    /// The groups with snapshots: the next snapshot goes elsewhere, if possible.
     async fn groups_of(&self, copies: &[CatalogCopy]) -> Result<Vec<GroupId>, CopyError> {
         let mut groups = Vec::new();
         for copy in copies.iter().filter(|copy| matches!(copy.content, Some(CopyContent::Snapshot(_)))) {
@@ -228,7 +228,7 @@ impl DriveCopies {
     }
 }
 
-/// Those of `copies` that no recovery needs: what newer ones on drives have, and what is left in the workshop.
+/// Those of `copies` that no recovery needs: newer ones on drives cover them, or they were left in the workshop.
 fn superseded(copies: &[CatalogCopy]) -> Vec<CatalogCopy> {
     let numbers = copies.iter().filter_map(|copy| match copy.content {
         Some(CopyContent::Snapshot(number)) if copy.is_sound() => Some(number.0),
@@ -242,13 +242,13 @@ fn superseded(copies: &[CatalogCopy]) -> Vec<CatalogCopy> {
         Some(CopyContent::Snapshot(number) | CopyContent::Segment(_, number)) if copy.lost => leads_to(number),
         Some(CopyContent::Snapshot(number)) => kept.is_some_and(|kept| number.0 < kept),
         Some(CopyContent::Segment(_, last)) => kept.is_some_and(|kept| last.0 <= kept),
-        // A newer Larder's.
+        // Of a newer Larder.
         None => false,
     };
     copies.iter().filter(is_superseded).cloned().collect()
 }
 
-/// Puts the file at `path` as the object `key` of the bucket of copies; its bytes.
+/// Puts the file at `path` as the object `key` of the bucket of copies; returns its bytes.
 async fn put(store: &ObjectService, key: &str, path: &Path) -> Result<u64, CopyError> {
     let mut file = File::open(path)?;
     let bytes = file.metadata()?.len();
@@ -271,7 +271,7 @@ async fn put(store: &ObjectService, key: &str, path: &Path) -> Result<u64, CopyE
     Ok(bytes)
 }
 
-/// The record of a copy of so many bytes, as far as it is known before they are staged.
+/// The record of a copy of `bytes` bytes, as far as it is known before they are staged.
 fn object(bytes: u64) -> Object {
     Object {
         version: VersionId(0),

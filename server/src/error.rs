@@ -1,5 +1,5 @@
-//! Errors of the server as a whole, and of commands on a data directory that no server holds: sentences for people,
-//! each with its mend. Nobody distinguishes them.
+//! Errors of the server as a whole, and of commands on a data directory without a server: sentences for people, each
+//! with its fix. Only the opening of the catalog (`index.rs`) distinguishes them.
 
 use crate::config::ConfigError;
 use crate::data_dir::DataDirError;
@@ -9,10 +9,10 @@ use disk::DriveError;
 use engine::layout::LayoutError;
 use std::io;
 
-/// Why the server does not run, or a command on its data directory does nothing.
+/// The reason that the server does not run, or that a command on its data directory does nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// There is no data directory to work with.
+    /// There is no usable data directory.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
     /// The configuration is wrong.
@@ -33,7 +33,7 @@ pub enum ServerError {
     /// The system refuses a step.
     #[error("{0}: {1}")]
     Io(String, io::Error),
-    /// Things contradict one another, or it would lose data.
+    /// A contradiction, or a step that would lose data.
     #[error("{0}")]
     Refused(String),
 }
@@ -44,7 +44,7 @@ impl From<StoreError> for ServerError {
     }
 }
 
-/// `error` in words.
+/// `error` as text.
 #[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
 pub(crate) fn text(error: impl ToString) -> String {
     error.to_string()

@@ -1,13 +1,13 @@
-//! Another disk in the place of a drive that failed, where drives are whole disks.
+//! Another disk in the place of a failed drive, where drives are whole disks.
 //!
-//! 1. The disk is judged as `larder init` judges one: what stands against it is said, and nothing is written. Of all
-//!    other disks only the kernel is asked, so that none is touched. It may be none that a drive of this rack is.
-//! 2. One that holds a file system of this rack is mounted so that nothing is written, and its label read: it is the
-//!    drive that failed, or one that was made by a command that did not come to its end, or it is refused.
-//! 3. Any other becomes a drive: file system, label, asleep.
-//! 4. The data directory remembers its link (`data_dir/disks.rs`); only then does the catalog know of it.
+//! 1. The disk is judged as by `larder init`: objections are reported, and nothing is written. For all other disks only
+//!    the kernel is asked, so none of them is touched. It must not be the disk of another drive of this rack.
+//! 2. A disk with a file system of this rack is mounted so that nothing is written, and its label is read: it is the
+//!    failed drive, or was made by a command that did not complete, or it is refused.
+//! 3. Any other disk becomes a drive: file system, label, asleep.
+//! 4. The data directory records its link (`data_dir/disks.rs`); only then does the catalog know of it.
 //!
-//! Invariants: nothing is written to a disk that is refused, and none is wiped that was not named for it.
+//! Invariants: nothing is written to a refused disk, and no disk is wiped that was not named for it.
 
 use crate::data_dir::{DataDir, DiskRegister, disks_of_machine, fresh_label, judge_disk};
 use crate::replace::{Found, Taken, look, take};
@@ -24,9 +24,9 @@ use std::sync::Arc;
 /// The disk that is to take the place of a drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskChoice {
-    /// Its link in /dev/disk/by-id; without one it is the disk in the drive's place.
+    /// Its link in /dev/disk/by-id; without one, the disk now in the drive's place.
     pub path: Option<String>,
-    /// The same disk again, by its link, serial number or World Wide Name: nothing on it is needed any more.
+    /// The same disk again, by its link, serial number or World Wide Name: its data is no longer needed.
     pub wipe: Option<String>,
 }
 
@@ -45,16 +45,16 @@ pub struct DiskExchange {
 }
 
 impl DiskExchange {
-    /// Those of `dir`.
+    /// The exchange for the drives of `dir`.
     pub fn of(dir: &DataDir) -> Self {
         Self { register: dir.register(), labels: dir.labels(), claim: dir.claim() }
     }
 
-    /// Has the chosen disk take the place of `drive`, which failed and is a disk; that has the UUID `known`, if it is
-    /// one that took the place of another. What took its place, and the link that leads there. Blocks.
+    /// Puts the chosen disk in the place of `drive`, which failed and is a disk. `known` is the UUID of `drive` if it
+    /// took the place of another. Returns what took its place, and the link that leads there. Blocks.
     ///
     /// # Errors
-    /// Why it does not, with the mend.
+    /// The reason that it fails, with the fix.
     pub fn take(
         &self,
         drive: DriveId,
@@ -68,7 +68,7 @@ impl DiskExchange {
         let command = rack.drive(drive).power_command();
         let handle = DiskHandle::new(&link, command.cloned());
         let device = DeviceDrive::new(handle, self.register.mount_point(drive), label.clone());
-        // The one that failed may be mounted still, and would be in use by that.
+        // The failed disk may still be mounted, and would count as in use.
         device.clear_place().map_err(|error| about(&link, &error))?;
         let tree = Tree::below("/");
         let disks = disks_of_machine(&tree, Path::new(&link), command);
@@ -95,7 +95,7 @@ impl DiskExchange {
     }
 }
 
-/// What is on `disk`, if that is a file system of this rack's that is not to be wiped; `None` if it gets a new one.
+/// The contents of `disk`, if it has a file system of this rack that is not to be wiped; `None` if it gets a new one.
 fn found(
     device: &DeviceDrive,
     disk: &Disk,

@@ -1,12 +1,12 @@
-//! What drives do about their power by themselves is written down: what the kernel knows of them, and how often each
-//! was found awake that nobody here had started. No drive is asked.
+//! Records the drives' own power behaviour: what the kernel knows of them, and how often each was found awake although
+//! Larder had not started it. No drive is asked.
 
 use crate::context::Context;
 use disk::Hardware;
 use model::DriveId;
 use std::sync::Arc;
 
-/// Remembers the habits of all drives of `hardware` that are devices.
+/// Records the habits of all drives of `hardware` that are devices.
 pub async fn remember(context: Context, hardware: Arc<dyn Hardware>) {
     for (drive, habits) in hardware.habits() {
         if let Err(error) = context.catalog.put_drive_habits(drive, habits).await {
@@ -15,7 +15,7 @@ pub async fn remember(context: Context, hardware: Arc<dyn Hardware>) {
     }
 }
 
-/// `drive` was found spinning: if that is a wake that nobody here asked for, it is remembered.
+/// Records the wake of `drive`, which was found spinning, if Larder did not request it.
 pub async fn note_wake(context: &Context, hardware: &dyn Hardware, drive: DriveId) {
     let Some(wake) = hardware.last_wakes().remove(&drive) else { return };
     if let Err(error) = context.catalog.note_unasked_wake(drive, wake).await {

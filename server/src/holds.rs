@@ -1,7 +1,7 @@
-//! Blobs that somebody reads: the stacks of a blob are not removed while it is held.
+//! Blobs with readers: the stacks of a blob are not removed while it is held.
 //!
-//! A reader takes its hold and then looks the object up once more. If the object still lies in the blob, whatever frees
-//! the blob comes later and sees the hold; so a reader of an old version always finishes.
+//! A reader takes its hold and then looks the object up once more. If the object is still in the blob, any step that
+//! frees the blob comes later and sees the hold; so a reader of an old version always finishes.
 
 use model::BlobId;
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ pub struct Holds {
     counts: Arc<Mutex<BTreeMap<BlobId, usize>>>,
 }
 
-/// A hold that is given back when it is dropped.
+/// A hold that is released when it is dropped.
 #[derive(Debug)]
 pub struct Hold {
     holds: Holds,
@@ -22,13 +22,13 @@ pub struct Hold {
 }
 
 impl Holds {
-    /// One more reader of `blob`, until the guard is dropped.
+    /// Adds a reader of `blob`, until the guard is dropped.
     pub fn guard(&self, blob: BlobId) -> Hold {
         *self.counts.lock().entry(blob).or_default() += 1;
         Hold { holds: self.clone(), blob }
     }
 
-    /// True if anybody reads `blob`.
+    /// True if `blob` has a reader.
     pub fn is_held(&self, blob: BlobId) -> bool {
         self.counts.lock().contains_key(&blob)
     }

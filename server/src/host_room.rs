@@ -1,8 +1,8 @@
-//! Free space of the disks on which emulated drives lie.
+//! Free space of the disks that hold emulated drives.
 //!
-//! A disk is asked as a file system, which wakes no drive of the rack, and only where several drives share it. What the
-//! workshop may still take of the same disk is its own, and not counted as the rack's: so the rack is full before the
-//! workshop's disk is.
+//! A disk is asked as a file system, which wakes no drive of the rack, and only if several drives, or a drive and the
+//! workshop, share it. Space that the workshop may still take on the same disk is not counted as the rack's: so the
+//! rack is full before the workshop's disk is.
 
 use crate::context::Context;
 use crate::world::WorldHandle;
@@ -18,12 +18,12 @@ use std::time::Duration;
 /// The interval between two measurements, in wall time.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// A disk that several drives share.
+/// A disk that several drives, or a drive and the workshop, share.
 struct SharedDisk {
     /// A directory on it.
     path: PathBuf,
     drives: Vec<DriveId>,
-    /// True if the workshop lies there as well.
+    /// True if the workshop is on it as well.
     has_workshop: bool,
 }
 
@@ -33,8 +33,8 @@ pub struct HostRoom {
 }
 
 impl HostRoom {
-    /// Those below the directories of `drives`, and of the workshop. A directory that is not there would be made where
-    /// the nearest one above it is.
+    /// The shared disks below the directories of `drives` and the workshop. A missing directory counts as on the disk
+    /// of its nearest existing ancestor.
     pub fn of(drives: impl IntoIterator<Item = (DriveId, PathBuf)>, workshop: &Path) -> Self {
         let device = |path: &Path| {
             let there = path.ancestors().find_map(|above| Some((above, fs::metadata(above).ok()?)));
@@ -52,7 +52,7 @@ impl HostRoom {
         Self { hosts }
     }
 
-    /// Reports the free space to the engine, now and from now on.
+    /// Reports the free space to the engine, now and at intervals.
     pub async fn watch(self, context: &Context, world: &WorldHandle) {
         self.report(context, world).await;
         let (context, world) = (context.clone(), world.clone());

@@ -1,11 +1,11 @@
-//! The catalog's file is an index of what the journal and the log say. If it is missing, damaged, incomplete or behind
-//! the log, a start makes it again from them, if they lead to the last acknowledged batch. What there was is kept under
-//! another name.
+//! The catalog's file is an index of the journal and the log. If it is missing, damaged, incomplete or behind the log,
+//! a start makes it again from them, if they lead to the last acknowledged batch. The old file is kept under another
+//! name.
 //!
 //! Invariants:
 //! - nothing is made again before the old file is closed, and the log is only read meanwhile;
-//! - if the workshop does not lead to the newest state, the file stays as it is: a start refuses it, or treats it as
-//!   an older catalog ([`crate::catalog_age`]);
+//! - if the workshop does not lead to the newest state, the file stays as it is: a start refuses it, or treats it as an
+//!   older catalog ([`crate::catalog_age`]);
 //! - an operator who accepts an older catalog gets that one.
 
 use crate::data_dir::DataDir;
@@ -18,14 +18,14 @@ use std::sync::Arc;
 /// The catalog's file, and the log in front of it; an offline command on an older directory may find none.
 type Opened = (SqliteStore, Option<Arc<IntakeLog>>);
 
-/// Opens the catalog of `dir`, and its log; makes the catalog again before, if that is called for and can be done.
+/// Opens the catalog of `dir`, and its log; makes the catalog again before, if necessary and possible.
 ///
 /// # Errors
 /// [`ServerError`].
 pub(crate) async fn open(dir: &DataDir, purpose: Purpose, options: SqliteOptions) -> Result<Opened, ServerError> {
     let opened = open_once(dir, purpose, options);
     let Some(why) = flaw(&opened, purpose) else { return opened };
-    // Closed, before anything is made in its place.
+    // Closed before anything is made in its place.
     drop(opened);
     let made = recover::from_workshop(dir).await;
     if let Ok(Some(kept)) = &made {
@@ -62,7 +62,7 @@ fn open_once(dir: &DataDir, purpose: Purpose, options: SqliteOptions) -> Result<
     Ok((store?, log))
 }
 
-/// The flaw of a catalog that is to be made again.
+/// The flaw of a catalog that is to be made again; `None` without one.
 fn flaw(opened: &Result<Opened, ServerError>, purpose: Purpose) -> Option<String> {
     match opened {
         Ok((store, _)) if !purpose.is_given_up => store.behind_log().or(store.incomplete()).map(str::to_owned),

@@ -2,17 +2,17 @@
 //!
 //! A batch of the catalog with a payload is a record whose key is the object's name and the payload's slot, whose value
 //! is the payload, and whose entry is the catalog's. So payloads become shelves in key order, are read in key order
-//! when they move to the rack, and what has moved goes by ranges. A batch without a payload is the removal of a key
-//! that never exists, with such an entry. What is longer than an entry may be is in several records, one behind the
-//! other. An entry begins with:
+//! when they move to the rack, and are removed by ranges once they have moved. A batch without a payload is the removal
+//! of a key that never exists, with its entry. A batch that is longer than an entry may be is in several consecutive
+//! records. An entry begins with:
 //!
 //! ```text
-//! | version 2, u8 | commit sequence number, u64 LE | this part, u32 LE | how many parts there are, u32 LE |
+//! | version 2, u8 | commit sequence number, u64 LE | this part, u32 LE | number of parts, u32 LE |
 //! ```
 //!
 //! Records of version 1, whose keys were slots alone, are read and removed like others, one by one.
 //!
-//! The intake gives numbers of its own; which of them the catalog has covered is remembered while it is not covered.
+//! The intake has its own numbers; this module remembers those that the catalog has not covered yet.
 
 mod keys;
 
@@ -43,18 +43,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use workshop::{NamedSlot, RecordEnd, Removal, SmallRecord, SmallRecords};
 
-/// The version that is written. Version 1, which is read as well, had the slot alone in the keys of payloads.
+/// The version that is written. Version 1, which is also read, had only the slot in the keys of payloads.
 const VERSION: u8 = 2;
 const HEAD_BYTES: usize = 1 + 8 + 4 + 4;
-/// Bytes that are written with one sync: above what the catalog commits at once.
+/// Bytes that are written with one sync: more than the catalog commits at once.
 const BATCH_BYTES: usize = 32 << 20;
-/// Shelves that are merged into one. Many: keys end with slots, which grow, so that shelves hardly overlap in them, and
-/// a read asks one of them; and much of what would be merged has moved to the rack before. Each costs an open file: 60
-/// up to 100 GB.
+/// Shelves that are merged into one. The number is high for two reasons: keys end with slots, which grow, so shelves
+/// hardly overlap in their slots and a read asks one of them; and much data has moved to the rack before it would be
+/// merged. Each shelf costs an open file: 60 up to 100 GB.
 const FAN_IN: usize = 16;
 /// The key of batches without a payload.
 const NO_PAYLOAD: &[u8] = b"c";
-/// The last changes that were logged may be missing.
+/// The message if the last logged changes may be missing.
 const UNSHOWN: &str = "a log of small objects that may have the catalog's last changes is missing or damaged; put it \
                        back; if it is lost, set accept_older_catalog = true in larder.toml and start again";
 /// The name under which the catalog knows its pool.
@@ -63,42 +63,42 @@ const POOL: &str = "intake-pool";
 /// The log in front of a catalog.
 pub struct IntakeLog {
     intake: Arc<Intake>,
-    /// There were payloads of version 1 when it was opened.
+    /// True if there were payloads of version 1 when it was opened.
     has_version_1: bool,
-    /// Which pool it is, and where.
+    /// Its pool, and the places of the pool.
     pool: PoolUuid,
     places: String,
-    /// Those of its places that have no drive of the pool: it may not be mounted.
+    /// Those of its places without a drive of the pool, which may not be mounted.
     unmounted: Vec<PathBuf>,
-    /// The way to whoever controls the power of its drives, and which drives of the pool those are, by their places.
+    /// The link to the controller of its drives' power, and the drives of the pool that it controls, by their places.
     power: PoolPower,
     powered: Vec<(String, PoolDriveId)>,
-    /// Those of them that are whole disks, and which of these had to be started to open it.
+    /// Those of them that are whole disks, and those of these that had to be started to open it.
     disks: Arc<PoolDisks>,
     started: Vec<PoolDriveId>,
     state: Mutex<State>,
 }
 
-/// The use that an intake is opened for.
+/// The purpose for which an intake is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Purpose {
-    /// It is made if there is none.
+    /// True if it is created when it does not exist.
     pub(crate) makes: bool,
-    /// What it had is given up if it is missing.
+    /// True if its missing data is given up.
     pub(crate) is_given_up: bool,
-    /// A drive of which the power is controlled sleeps after so long without work, on the wall; `None` is never.
+    /// The wall time without work after which a drive with controlled power sleeps; `None` is never.
     pub(crate) idle_timeout: Option<Duration>,
-    /// A request to a drive of a pool of several that takes longer counts as failed; [`Config`]'s own if `None`.
+    /// A request to a drive of a pool of several that takes longer counts as failed; `None` is [`Config`]'s default.
     pub(crate) deadline: Option<Duration>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What was found when it was opened; taken by the replay.
+    /// The changes that were found when it was opened; taken by the replay.
     found: Option<Replay>,
-    /// What was found lacks changes up to this one.
+    /// The changes that were found lack some up to this one.
     unshown: Option<intake::Sequence>,
-    /// The last number of the intake by each of the catalog's, of what is not covered.
+    /// The last number of the intake by each number of the catalog that is not covered.
     uncovered: VecDeque<(Sequence, intake::Sequence)>,
 }
 
@@ -111,10 +111,10 @@ struct Part<'a> {
 }
 
 impl IntakeLog {
-    /// The intake of `dir`: `None` if there is none, and it is not to be made.
+    /// The intake of `dir`; `None` if it does not exist and is not to be created.
     ///
     /// # Errors
-    /// [`ServerError`]; if it is missing, and the catalog needs it, unless it is given up.
+    /// [`ServerError`]; also if it is missing and the catalog needs it, unless it is given up.
     pub(crate) fn of(dir: &DataDir, purpose: Purpose) -> Result<Option<Arc<Self>>, ServerError> {
         let Purpose { makes: make, is_given_up, idle_timeout, deadline } = purpose;
         let places = IntakePlaces::of(dir);
@@ -138,7 +138,7 @@ impl IntakeLog {
         .map(Some)
     }
 
-    /// The intake of `dir`, if it has one, to look at it: nothing of it is changed.
+    /// The intake of `dir`, if it has one, opened read-only.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -151,7 +151,7 @@ impl IntakeLog {
         Self::looked_at(dir, &places, SqliteStore::may_need_log(dir.catalog()))
     }
 
-    /// As [`IntakeLog::look_at`]; its missing files were given up with the catalog that knew them.
+    /// Like [`IntakeLog::look_at`]; its missing files were given up with the catalog that knew them.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -159,7 +159,7 @@ impl IntakeLog {
         Self::looked_at(dir, &IntakePlaces::of(dir), false)
     }
 
-    /// As [`IntakeLog::look_at`], where the catalog is lost: all of it is needed. `None` if there is none.
+    /// Like [`IntakeLog::look_at`], for a lost catalog: all of the intake is needed. `None` if it does not exist.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -167,7 +167,7 @@ impl IntakeLog {
         Self::looked_at(dir, &IntakePlaces::of(dir), true)
     }
 
-    /// The intake in `places`, to look at it. Losses are accepted unless `needs_all`.
+    /// The intake in `places`, opened read-only. Losses are accepted unless `needs_all`.
     fn looked_at(dir: &DataDir, places: &IntakePlaces, needs_all: bool) -> Result<Option<Arc<Self>>, ServerError> {
         let look = |directories, entropy| {
             Self::look(home_of_look(dir)?, directories, entropy, |config| {
@@ -212,10 +212,10 @@ impl IntakeLog {
         })
     }
 
-    /// Opens the intake in these directories, to look at it: nothing in them changes. `entropy` are random bits.
+    /// Opens the intake in these directories read-only. `entropy` are random bits.
     ///
     /// # Errors
-    /// If it cannot be used; the message says why.
+    /// If it cannot be used; the message has the reason.
     fn look(
         home: Box<dyn Directory>,
         directories: Vec<Box<dyn Directory>>,
@@ -229,7 +229,7 @@ impl IntakeLog {
         })
     }
 
-    /// The highest number of a batch that the replay gave and that is not covered since.
+    /// The highest number of a batch that the replay returned and that is not covered since.
     pub(crate) fn last_replayed(&self) -> Sequence {
         let uncovered = &self.state.lock().uncovered;
         uncovered.iter().map(|(of_catalog, _)| *of_catalog).max().unwrap_or_default()
@@ -240,12 +240,12 @@ impl IntakeLog {
         self.intake.status()
     }
 
-    /// Those drives of the pool that are whole disks.
+    /// The drives of the pool that are whole disks.
     pub(crate) fn disks(&self) -> &Arc<PoolDisks> {
         &self.disks
     }
 
-    /// Counts the starts that it took to open it, on the day of `now`: before anybody asks how many there were.
+    /// Counts the starts that it took to open it, on the day of `now`: before the engine learns the number of starts.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -256,13 +256,13 @@ impl IntakeLog {
         Ok(())
     }
 
-    /// From now on `world` controls the power of its drives.
+    /// Lets `world` control the power of its drives from now on.
     pub(crate) fn follow(&self, world: WorldHandle) {
         world.control(Arc::clone(&self.disks));
         self.power.follow(world);
     }
 
-    /// The drives of the pool of which the power is controlled, by their places.
+    /// The drives of the pool with controlled power, by their places.
     pub(crate) fn powered(&self) -> &[(String, PoolDriveId)] {
         &self.powered
     }
@@ -272,8 +272,8 @@ impl IntakeLog {
         &self.unmounted
     }
 
-    /// Refuses another pool than the one that `catalog` was used with, if objects are staged, which would be missing.
-    /// What is there is this catalog's from now on otherwise, or if that `is_given_up`.
+    /// Refuses another pool than the one that `catalog` was used with, if objects are staged, because these would be
+    /// missing. Otherwise, or if the missing pool `is_given_up`, the present pool belongs to this catalog from now on.
     ///
     /// # Errors
     /// [`ServerError::Refused`].
@@ -301,7 +301,7 @@ impl IntakeLog {
     /// The log in directories of any kind, with what `set` sets: for virtual time.
     ///
     /// # Errors
-    /// If it cannot be used; the message says why.
+    /// If it cannot be used; the message has the reason.
     pub fn over(
         home: Box<dyn Directory>,
         directories: Vec<Box<dyn Directory>>,
@@ -311,25 +311,25 @@ impl IntakeLog {
         Self::open_in(home, directories, entropy, set)
     }
 
-    /// Closes the log, although others may hold it.
+    /// Closes the log, even if there are other handles to it.
     pub fn close(&self) {
         self.intake.close();
     }
 
-    /// The pool that it is on: the same for as long as there is one.
+    /// The identity of its pool, which stays the same for the life of the pool.
     pub fn pool(&self) -> PoolUuid {
         self.pool
     }
 
-    /// Where its caller drives it, for virtual time: runs so many of the tasks that wait ([`Intake::work`]).
+    /// Runs this number of waiting tasks, for a caller that drives the intake in virtual time ([`Intake::work`]).
     pub fn work(&self, tasks: usize) -> bool {
         self.intake.work(tasks)
     }
 
-    /// Opens the intake in these directories, or makes it, with what `set` sets.
+    /// Opens or creates the intake in these directories, with what `set` sets.
     ///
     /// # Errors
-    /// If it cannot be used; the message says why.
+    /// If it cannot be used; the message has the reason.
     fn open_in(
         home: Box<dyn Directory>,
         directories: Vec<Box<dyn Directory>>,
@@ -340,7 +340,7 @@ impl IntakeLog {
         let mut config = Config::new(entropy, clock);
         config.batch_bytes = BATCH_BYTES;
         config.fan_in = FAN_IN;
-        // The catalog says by its own number what it has: everything that is still in logs is shown to it.
+        // The catalog knows by its own numbers what it has: it is shown everything that is still in logs.
         config.covered = Some(intake::Sequence(0));
         set(&mut config);
         let opened = Intake::open(home, directories, config);
@@ -369,14 +369,14 @@ impl IntakeLog {
         Ok(Self { intake, has_version_1, pool, places, unmounted, power, powered, disks, started, state })
     }
 
-    /// The keys under which the payload at `at` may be, the likeliest first.
+    /// The possible keys of the payload at `at`, the likeliest first.
     fn keys(&self, at: &NamedSlot) -> Vec<Vec<u8>> {
         let named = (!at.name().is_empty()).then(|| key(at));
         let old = (named.is_none() || self.has_version_1).then(|| old_key(at.slot()));
         named.into_iter().chain(old).collect()
     }
 
-    /// Runs `read`, which may wait for the disk, where that is no harm.
+    /// Runs `read`, which may wait for the disk, where that blocks no other task.
     async fn reading<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Intake) -> Result<T, ReadError> + Send + 'static,
@@ -410,7 +410,7 @@ fn missing(places: &IntakePlaces) -> ServerError {
     ))
 }
 
-/// The home of an intake that is only looked at: nothing is made if there is none.
+/// The home of an intake that is opened read-only: it is not created.
 fn home_of_look(dir: &DataDir) -> io::Result<Box<dyn Directory>> {
     let place = dir.manifest();
     if place.exists() { Ok(Box::new(DirectoryOfFiles::open(&place)?)) } else { Ok(World::new(0).home()) }
@@ -492,7 +492,8 @@ impl CommitLog for IntakeLog {
                 continue;
             }
             self.state.lock().uncovered.push_back((sequence, change.sequence));
-            // Whether this one follows on what there is shows whether anything is missing before it.
+            // A later change than `unshown` settles the question: the catalog sees whether it follows the last one that
+            // it has.
             unshown.take_if(|unshown| change.sequence > *unshown);
             if each(&entry).is_break() {
                 return Ok(());
@@ -536,7 +537,7 @@ impl SmallRecords for IntakeLog {
             }
         };
         let submitted = self.intake.submit_all(removals.into_iter().flat_map(change).collect::<Vec<Change>>());
-        // A log without room takes none, and they are tried again.
+        // A log without room refuses removals, and they are retried.
         Box::pin(async move {
             for ack in submitted.map_err(io::Error::other)? {
                 ack.await.map_err(io::Error::other)?;
@@ -546,7 +547,7 @@ impl SmallRecords for IntakeLog {
     }
 
     fn page(&self, from: &NamedSlot, limit: usize) -> BoxFuture<'_, io::Result<Vec<SmallRecord>>> {
-        // Those without a name come first.
+        // Records without a name come first.
         let old = (from.name().is_empty() && self.has_version_1).then(|| old_key(from.slot()));
         let named = key(from);
         Box::pin(self.reading(move |intake| {
@@ -598,7 +599,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The changes that `record` is, the one with its payload last.
+/// The changes of `record`; the one with its payload is the last.
 fn changes(record: &LogRecord) -> Vec<Change> {
     let pieces = record.entry.chunks(ENTRY_BYTES_MAX - HEAD_BYTES);
     let count = pieces.len() as u32;
@@ -614,14 +615,14 @@ fn changes(record: &LogRecord) -> Vec<Change> {
     changes
 }
 
-/// The length of what is `stored`, and its last `bytes` bytes.
+/// The length of the `stored` value, and its last `bytes` bytes.
 fn ending(stored: Stored, bytes: u64) -> RecordEnd {
     let mut value = stored.value;
     value.drain(..value.len() - value.len().min(bytes as usize));
     (stored.value_bytes, value)
 }
 
-/// The first of `keys` that is there.
+/// The value of the first of `keys` that exists.
 fn first_of(
     keys: &[Vec<u8>],
     read: impl Fn(&[u8]) -> Result<Option<Stored>, ReadError>,
@@ -651,7 +652,7 @@ mod tests {
         Batch::new(Vec::new(), vec![Write::Put(key.into(), body)])
     }
 
-    /// Where the payload in `slot` is found: names are in no order of slots, and have zero bytes.
+    /// The name and slot of the payload in `slot`: names are not in the order of slots, and contain zero bytes.
     fn at(slot: u64) -> NamedSlot {
         NamedSlot::of(slot, "bucket", &format!("k\0{:03}", slot.wrapping_mul(37) % 101))
     }
@@ -672,7 +673,7 @@ mod tests {
         Batch { payload: Some(payload), ..put("slot", slot.to_string().into()) }
     }
 
-    /// The directory `from`, as a process that dies now leaves it, in `to`.
+    /// Copies the directory `from`, as a process that dies now leaves it, to `to`.
     fn copy(from: &Path, to: &Path) {
         std::fs::create_dir_all(to).unwrap();
         for entry in std::fs::read_dir(from).unwrap() {
@@ -713,7 +714,7 @@ mod tests {
         store.commit(put("b", b"2".to_vec())).await.unwrap();
         copy(&living, &image);
         let sequence = store.sequence();
-        // The file as of before all this: everything comes from the log.
+        // The file from before all this: everything comes from the log.
         for (round, file) in ["catalog", "catalog-wal"].into_iter().enumerate() {
             let fresh = dir.path().join(format!("fresh{round}"));
             copy(&image, &fresh);
@@ -731,7 +732,7 @@ mod tests {
             assert_eq!(log.bytes(&at(7)).await.unwrap(), None);
             assert_eq!(log.read(&at(9), 4_990..5_100).await.unwrap(), Some(vec![9; 10]));
         }
-        // Closed in order, it needs its log no more, and goes on with it.
+        // A catalog that was closed in order no longer needs its log, and continues with it.
         drop((store, log));
         drop(SqliteStore::open(living.join("catalog")).unwrap());
         let (store, log) = open(&living);
@@ -787,7 +788,7 @@ mod tests {
         let (_store, log) = open(dir.path());
         let slots: Vec<NamedSlot> = all(&log).await.into_iter().map(|record| record.at).collect();
         assert_eq!(slots, [1.into(), 2.into(), at(3)]);
-        // The catalog knows whose they are.
+        // The catalog knows the objects that these belong to.
         for (slot, bytes) in [(1, 20), (2, 20), (3, 30)] {
             assert_eq!(log.read(&at(slot), 0..99).await.unwrap(), Some(vec![slot as u8; bytes]));
         }

@@ -1,8 +1,8 @@
-//! Where the intake lies: the directories of the drives of its pool, those that are whole disks awake.
+//! The places of the intake: the directories of the drives of its pool. Drives that are whole disks are awake.
 //!
-//! The intake is opened before there is a world that could ask for permits, and cannot be opened without its drives:
-//! disks that stand still are started here one after the other, before any drive of the rack is, so that no limit on
-//! starts is broken that allows one. One that does not start is missing, like one that is not mounted.
+//! The intake is opened before there is a world that could ask for permits, and cannot be opened without its drives. So
+//! disks that stand still are started here one after the other, before any drive of the rack: this breaks no limit on
+//! starts that allows at least one. A disk that does not start is missing, like one that is not mounted.
 
 use crate::data_dir::{DataDir, close_within};
 use disk::DriveError;
@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file that an operator puts into an empty directory which is to join a pool that there is already.
+/// A file that an operator puts into an empty directory that is to join an existing pool.
 const JOIN: &str = "intake.join";
 
 /// The directories of a pool, and the places of drives that are missing.
@@ -28,14 +28,14 @@ pub(crate) struct IntakePlaces {
     places: Vec<PathBuf>,
     disks: Arc<PoolDisks>,
     started: Vec<PoolDriveId>,
-    /// Of places at which a disk does not start, the reason, by number.
+    /// For places with a disk that does not start: the reason, by number.
     dead: BTreeMap<usize, String>,
-    /// Checks that no other server owns them.
+    /// Checks that no other server owns the places.
     claim: Option<Arc<Claim>>,
 }
 
 impl IntakePlaces {
-    /// Those of `dir`. Disks among them are awake then, if they can be. Blocks.
+    /// The places of `dir`. Disks among them are awake afterwards, if possible. Blocks.
     pub(crate) fn of(dir: &DataDir) -> Self {
         let mut these = Self::at(dir.path(), dir.intake());
         (these.disks, these.claim) = (Arc::new(PoolDisks::new(dir.pool_disks())), Some(dir.claim()));
@@ -47,14 +47,14 @@ impl IntakePlaces {
                     tracing::error!(%drive, %error, "a disk of the pool does not start");
                     these.dead.insert(drive.index(), error.to_string());
                 }
-                // What is there can be used all the same.
+                // The disk can still be used.
                 Err(error) => tracing::warn!(%drive, "a disk of the pool will not sleep: {error}"),
             }
         }
         these
     }
 
-    /// These, in the data directory `ours` or outside of it, none of which is a disk.
+    /// These places, in the data directory `ours` or outside of it. None of them is a disk.
     pub(crate) fn at(ours: &Path, places: Vec<PathBuf>) -> Self {
         let (disks, dead) = (Arc::new(PoolDisks::new([])), BTreeMap::new());
         Self { ours: ours.to_owned(), places, disks, started: Vec::new(), dead, claim: None }
@@ -70,21 +70,21 @@ impl IntakePlaces {
         &self.started
     }
 
-    /// For people.
+    /// The places, for people.
     pub(crate) fn shown(&self) -> String {
         self.places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether there is an intake in one of them; where that cannot be seen, there may be.
+    /// True if one of them has an intake, or if that cannot be seen.
     pub(crate) fn is_made(&self) -> bool {
         let mut alive = self.places.iter().enumerate().filter(|(index, _)| !self.dead.contains_key(index));
         alive.any(|(_, place)| has_label(place))
     }
 
-    /// Their directories, opened with `open`, and those that are left out. Where a pool is made already, one without a
-    /// label may be the place of a drive that is not mounted: it is left out as a drive that is missing, unless the
-    /// operator says that it joins. One outside of the data directory is never made, and nothing is made of a directory
-    /// that is not on the disk which is named for it.
+    /// Their directories, opened with `open`, and the places that are left out. If a pool exists, a place without a
+    /// label may be that of a drive that is not mounted: it is left out as a missing drive, unless the operator has
+    /// marked it to join. A directory outside of the data directory is never created, and a new one is not used unless
+    /// it is on the disk that is named for it.
     ///
     /// # Errors
     /// If one cannot be used.
@@ -145,7 +145,7 @@ impl IntakePlaces {
     }
 }
 
-/// Whether a drive of a pool is at `place`; if that cannot be seen, one may be.
+/// True if `place` has a drive of a pool, or if that cannot be seen.
 fn has_label(place: &Path) -> bool {
     place.join(intake::LABEL).try_exists().unwrap_or(true)
 }

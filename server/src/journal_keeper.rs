@@ -1,6 +1,6 @@
-//! The catalog beside its file, kept while the server runs: its journal, and the copies of that on drives.
+//! Maintains the catalog's journal, and the copies of the catalog on drives, while the server runs.
 //!
-//! When a snapshot is made is decided by `engine::snapshots`. One at a time is written, beside the work of the server.
+//! `engine::snapshots` decides when a snapshot is made. One at a time is written, beside the work of the server.
 
 use crate::backup::in_a_thread;
 use crate::catalog_age::{self, CatalogAge};
@@ -15,12 +15,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use workshop::Staging;
 
-/// The interval at which it is looked whether a snapshot or a copy is due.
+/// The interval of checks whether a snapshot or a copy is due.
 const LOOK: Duration = Duration::from_secs(10);
 /// The same while a copy is on its way to drives.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Keeps `journal`, and `copies` of it on drives, until it is dropped.
+/// Maintains `journal`, and `copies` of the catalog on drives, until it is dropped.
 pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: DriveCopies) {
     let (began, mut snapshots) = (clock::monotonic(), Snapshots::default());
     loop {
@@ -31,7 +31,7 @@ pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: Dr
             batch_bytes: status.segment_bytes,
         };
         let now = || model::Time::ZERO + began.elapsed();
-        // A catalog that is not the newest, or not whole, is no place to begin anew from.
+        // A catalog that is not the newest, or not complete, must not become the base of a journal.
         let is_newest = context.catalog_age.may_remove();
         if is_newest && snapshots.is_due(now(), size) {
             let made = snapshot(context.catalog.clone(), Arc::clone(&journal), (context.wall)()).await;
@@ -98,7 +98,7 @@ pub(crate) async fn lead_on(
     Ok(())
 }
 
-/// Reads the journal through; what is damaged makes a snapshot due.
+/// Reads the journal through; damage makes a snapshot due.
 async fn check(journal: &Arc<Journal>) {
     let journal = Arc::clone(journal);
     match tokio::task::spawn_blocking(move || journal.check()).await {

@@ -1,9 +1,9 @@
-//! Serves: the S3 front, the admin API, and the world in which the engine's decisions come true.
+//! The server: the S3 frontend, the admin API, and the world in which the engine's decisions are executed.
 //!
-//! The crate `s3` speaks the protocol; [`object_service`] answers it from catalog, workshop and rack; [`recall`] brings
-//! cold bytes; [`world`] is the loop around the engine; [`boot`] brings it up; [`app`] puts it all together from a data
-//! directory. [`verify`] holds catalog, workshop and drives against each other while nobody serves; [`offline`] takes
-//! an operator's word on drives then.
+//! The crate `s3` handles the protocol; [`object_service`] serves it from catalog, workshop and rack; [`recall`] brings
+//! cold bytes; [`world`] is the loop around the engine; [`boot`] starts it; [`app`] assembles all of it from a data
+//! directory. [`verify`] compares catalog, workshop and drives with each other; [`offline`] executes an operator's
+//! commands about drives while no server runs.
 
 pub mod admin;
 pub mod app;

@@ -1,17 +1,17 @@
-//! Stripes that reads have found lost since the server started: fewer than k of their fragments are good.
+//! Stripes that reads found lost since the server started: fewer than k of their fragments are good.
 //!
-//! A hint, not a verdict: such a stripe is read before a client that wants it is answered, and a read that succeeds (a
-//! drive is back, a file was restored) removes the entry. So a loss shows in the status of an answer, not in a body
-//! that breaks off, and in `larder explain`.
+//! An entry is a hint, not a verdict: a stripe with an entry is read before a client that wants it is answered, and a
+//! read that succeeds (a drive is back, a file was restored) removes the entry. So a loss shows in the status of a
+//! response, not in a body that breaks off, and in `larder explain`.
 //!
-//! At most `LOSSES_MAX` stripes are remembered; beyond, those of the first blobs are forgotten.
+//! At most `LOSSES_MAX` stripes are remembered; beyond that, those of the first blobs are forgotten.
 
 use model::BlobId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Stripes that are remembered.
+/// The most stripes that are remembered.
 const LOSSES_MAX: usize = 4_096;
 
 /// The stripes that were found lost.
@@ -22,7 +22,8 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// The stripe of `blob` that begins at payload byte `at` is lost; the fragments of these stacks are bad.
+    /// Records that the stripe of `blob` that begins at payload byte `at` is lost; the fragments of these stacks are
+    /// bad.
     pub fn met(&self, blob: BlobId, at: u64, stacks: Vec<u8>) {
         let mut known = self.known.lock();
         known.insert((blob, at), stacks);
@@ -31,7 +32,7 @@ impl Losses {
         }
     }
 
-    /// The payload bytes `range` of `blob` could be read.
+    /// Records that the payload bytes `range` of `blob` could be read.
     pub fn forget(&self, blob: BlobId, range: &Range<u64>) {
         self.known.lock().retain(|(of, at), _| *of != blob || !range.contains(at));
     }

@@ -1,5 +1,5 @@
-//! `/metrics`: the server's figures as text, for Prometheus and whatever else scrapes, over plain HTTP on
-//! an address of its own (`metrics.listen` in larder.toml). S3 knows nothing of it: there, `/metrics` is a bucket.
+//! `/metrics`: the server's figures as text, for Prometheus and other scrapers, over plain HTTP on a separate address
+//! (`metrics.listen` in larder.toml). On S3's address, `/metrics` is a bucket.
 //!
 //! ```text
 //! GET /metrics     OpenMetrics 1.0 if `Accept` names it, else the text format of Prometheus; HEAD likewise
@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! - A scrape asks the engine, the catalog and counters in memory, never a drive.
-//! - It names no bucket, key or user. Who can reach the address can read it: there are no keys.
+//! - The text names no bucket, key or user. Every client that reaches the address can read it: there are no keys.
 //! - At most `CONNECTIONS_MAX` connections, one request each, and no longer than `CONNECTION_LIMIT`. A new connection
 //!   beyond that replaces the oldest one without a request; if all have sent one, it waits. So idle connections cannot
 //!   block a scrape.
@@ -31,13 +31,13 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Connections at once.
+/// Concurrent connections.
 const CONNECTIONS_MAX: usize = 16;
 /// The longest that a connection may take, in wall time.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(10);
 /// Pause after the system refused a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// What OpenMetrics 1.0 calls itself.
+/// The content type of OpenMetrics 1.0.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The text format of Prometheus.
@@ -106,13 +106,13 @@ async fn answer<B>(admin: &impl Admin, request: &Request<B>) -> Response<Full<By
     response
 }
 
-/// True if the client names OpenMetrics among what it takes. Prometheus does; others may know the older format alone.
+/// True if the client accepts OpenMetrics. Prometheus does; other clients may know only the older format.
 fn takes_open_metrics<B>(request: &Request<B>) -> bool {
     let mut accepted = request.headers().get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.any(|accepted| accepted.contains("application/openmetrics-text"))
 }
 
-/// The figures of now, as OpenMetrics text.
+/// The current figures, as OpenMetrics text.
 ///
 /// # Errors
 /// When the server is stopping.

@@ -1,5 +1,5 @@
-//! Consequences of a server's configuration that an operator should know, in sentences with their mend. Shown by
-//! `init`, at every start, and in `larder status`.
+//! Consequences of a server's configuration that an operator should know, in sentences with their fix. Shown by `init`,
+//! at every start, and in `larder status`.
 
 use crate::condition::Condition;
 use crate::config::Config;
@@ -13,15 +13,15 @@ use std::time::Duration;
 /// The sentences for one server. None by default.
 #[derive(Clone, Debug, Default)]
 pub struct Notices {
-    /// That S3 can be reached from elsewhere without TLS, if it can.
+    /// That S3 can be reached from other machines without TLS, if so.
     pub network: Option<String>,
-    /// Where new objects lie, and until when.
+    /// The place of new objects, and the time for which they stay there.
     pub staging: String,
-    /// Why the catalog has no journal, if it has none.
+    /// The reason that the catalog has no journal, if so.
     pub journal: Option<String>,
     /// Lists the media of other servers.
     pub(crate) claim: Option<Arc<Claim>>,
-    /// True if they may stay there for good.
+    /// True if new objects may stay there permanently.
     stays: bool,
 }
 
@@ -34,7 +34,7 @@ impl Notices {
         Self { network, staging: staging(config), journal: None, claim: None, stays }
     }
 
-    /// Puts the sentences into `status`: among the warnings what somebody should change.
+    /// Adds the sentences to `status`: as warnings if an operator should change something.
     pub fn add_to(&self, status: &mut Status) {
         status.warn(self.network.clone().map(|sentence| Condition::NetworkOpen.warns(sentence)));
         status.warn(self.journal.clone().map(|sentence| Condition::JournalMissing.warns(sentence)));
@@ -60,7 +60,7 @@ fn refused(claim: &Claim) -> Option<String> {
     Some(format!("{}{others}: not used: {why}", path.display()))
 }
 
-/// That `address` is open to others than this machine.
+/// That `address` can be reached from other machines, if so.
 pub fn network(address: SocketAddr) -> Option<String> {
     (!address.ip().to_canonical().is_loopback()).then(|| {
         format!(
@@ -72,7 +72,7 @@ pub fn network(address: SocketAddr) -> Option<String> {
     })
 }
 
-/// Where new objects lie until they move to the rack.
+/// The place of new objects until they move to the rack.
 pub fn staging(config: &Config) -> String {
     let percent = |permille: u32| format!("{} %", f64::from(permille) / 10.0);
     let (regular, critical) = (config.workshop.regular_permille, config.workshop.critical_permille);
@@ -106,7 +106,7 @@ pub fn staging(config: &Config) -> String {
     }
 }
 
-/// A duration with the two largest of its units, as larder.toml has them.
+/// A duration with its two largest units, as in larder.toml.
 fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     let units = [("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)];

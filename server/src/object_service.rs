@@ -1,9 +1,10 @@
-//! The object service behind the S3 front: buckets and objects over catalog, workshop and rack.
+//! The object service behind the S3 frontend: buckets and objects over catalog, workshop and rack.
 //!
-//! - A PUT is a staged file that is synced, and then one batch of the catalog; both run in a task of their own, so that
-//!   a client who hangs up in between leaves either nothing or a whole object.
-//! - A GET asks the catalog twice: where the object lies, and, when its blob is held, whether it still lies there, so
-//!   that what is read cannot be reclaimed meanwhile. A staged object is read from its file, a stored one by a recall.
+//! - A PUT is a staged file that is synced, and then one batch of the catalog; both run in a separate task, so a client
+//!   that disconnects in between leaves either nothing or a whole object.
+//! - A GET asks the catalog twice: for the object's place, and, when its blob is held, whether the object is still
+//!   there, so the bytes that are read cannot be reclaimed meanwhile. A staged object is read from its file, a stored
+//!   one by a recall.
 //! - Lists and HEADs ask the catalog alone.
 
 use crate::context::{Context, is_refusal, usage_of};
@@ -35,13 +36,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use workshop::{NamedSlot, StagedWriter};
 
-/// Serves the S3 front. A clone is another handle on the same service.
+/// Serves the S3 frontend. A clone is another handle on the same service.
 #[derive(Clone)]
 pub struct ObjectService {
     pub(crate) context: Context,
     world: WorldHandle,
     recalls: Recalls,
-    /// `None` where nothing is read but what is asked for.
+    /// `None` if only requested bytes are read.
     ahead: Option<ReadAhead>,
     max_wait: Duration,
 }
@@ -54,13 +55,13 @@ impl ObjectService {
         Self { context, world, recalls, ahead, max_wait }
     }
 
-    /// The same; with `read_ahead` unset nothing is read but what is asked for.
+    /// The same; without `read_ahead` only requested bytes are read.
     #[must_use]
     pub fn with_read_ahead(self, read_ahead: bool) -> Self {
         Self { ahead: self.ahead.filter(|_| read_ahead), ..self }
     }
 
-    /// The bytes `range` of an object that was located; `None` if it is not there any more.
+    /// The bytes `range` of a located object; `None` if it is no longer there.
     async fn bytes_of(
         &self,
         at: (&str, &str),
@@ -83,8 +84,8 @@ impl ObjectService {
         })))
     }
 
-    /// The bytes of an object in the rack, unless it lies elsewhere by now. It is looked up once more when its blob is
-    /// held: what takes it away later sees the hold.
+    /// The bytes of an object in the rack; `None` if it is elsewhere by now. It is looked up once more when its blob is
+    /// held, so any later step that takes it away sees the hold.
     async fn stored(
         &self,
         at: (&str, &str),
@@ -108,8 +109,8 @@ impl ObjectService {
             ahead.asked(at, placed, &found, (range, is_here));
         }
         let mut awaited = self.awaited(hold, found, wanted);
-        // What is not in the spool is awaited from the beginning, so that many who come at once take nobody's place.
-        // What is may be evicted at this moment.
+        // Bytes that are not in the spool are awaited from the beginning, so that many clients that come at once take
+        // no place from others. Bytes that are may be evicted at this moment.
         let soon = if is_here { tokio::time::timeout(SOON, awaited.as_mut()).await.ok() } else { None };
         Ok(Some(match soon {
             Some(ready) => ReadBytes::Here(ready?.await?),
@@ -117,7 +118,7 @@ impl ObjectService {
         }))
     }
 
-    /// The payload bytes `wanted` of `blob`, which `hold` holds, when they are in the spool.
+    /// The payload bytes `wanted` of `blob`, which `hold` holds, once they are in the spool.
     fn awaited(&self, hold: Hold, blob: Blob, wanted: Range<u64>) -> ServiceFuture<'static, ReadyBytes> {
         let (recalls, max_wait) = (self.recalls.clone(), self.max_wait);
         Box::pin(async move {
@@ -130,10 +131,10 @@ impl ObjectService {
         })
     }
 
-    /// The time that a read of a located object is expected to wait, or `None` if its bytes are at hand.
+    /// The expected wait of a read of a located object; `None` if its bytes are available.
     async fn forecast(&self, located: &PlacedObject) -> Result<Option<Duration>, ServiceError> {
         let Place::Stored { blob, offset } = located.place else { return Ok(None) };
-        // A blob that has gone meanwhile was evacuated to the workshop, or nobody wants it any more.
+        // A blob that is gone by now was evacuated to the workshop, or is no longer wanted.
         let Some(blob) = self.context.catalog.blob(blob).await.map_err(catalog_error)? else { return Ok(None) };
         if self.recalls.is_here(&blob, &(offset..offset + located.object.bytes)) {
             return Ok(None);
@@ -141,7 +142,7 @@ impl ObjectService {
         Ok(Some(self.recalls.forecast(blob.group).await))
     }
 
-    /// Refuses an object in quarantine before anything is sent. A range of it is tried.
+    /// Refuses an object in quarantine before anything is sent. Ranges of it are still tried.
     async fn can_be_read(&self, object: &Object, range: &Range<u64>) -> Result<(), ServiceError> {
         if *range != (0..object.bytes) {
             return Ok(());
@@ -152,7 +153,7 @@ impl ObjectService {
         }
     }
 
-    /// The bytes of a staged object, unless it lies elsewhere by now.
+    /// The bytes of a staged object; `None` if it is elsewhere by now.
     async fn staged(
         &self,
         at: (&str, &str),
@@ -170,7 +171,7 @@ impl ObjectService {
             Staged::Moved => return Ok(None),
             Staged::Missing(slot) => slot,
         };
-        // It has migrated or was overwritten, or else its file should be there and is not.
+        // It has migrated or was overwritten; otherwise its file is missing.
         let again = self.context.catalog.placed_objects(&[at]).await.map_err(catalog_error)?.pop().flatten();
         if again.is_some_and(|again| (again.object.version, again.place) == (object.version, place)) {
             return Err(ServiceError::Damaged(format!("the staged file of slot {slot} is missing")));
@@ -201,8 +202,8 @@ impl ObjectService {
     }
 }
 
-/// `bytes`, which are `range` of the staged object `placed` on its way to a client: a read of it begins, and ends with
-/// the last of them.
+/// `bytes`, the `range` of the staged object `placed` on its way to a client. Counts the begin of a read, and its end
+/// with the last byte.
 fn counted(context: &Context, placed: &PlacedObject, range: Range<u64>, bytes: ObjectBytes) -> ObjectBytes {
     let (counters, of, length) = (Arc::clone(&context.counters), AgedVersion::of(placed), placed.object.bytes);
     if counters.reads.begun(of, (context.wall)()) {
@@ -229,9 +230,9 @@ fn counted(context: &Context, placed: &PlacedObject, range: Range<u64>, bytes: O
 pub(crate) enum Staged {
     /// Its bytes.
     Here(ObjectBytes),
-    /// The file of that slot is missing.
+    /// The file of this slot is missing.
     Missing(u64),
-    /// The object lies elsewhere by now, or was overwritten.
+    /// The object is elsewhere by now, or was overwritten.
     Moved,
 }
 
@@ -410,7 +411,7 @@ impl ObjectStore for ObjectService {
     }
 }
 
-/// Runs `work` in a task of its own, which does not end when the client hangs up: what it displaces must be freed.
+/// Runs `work` in a separate task, which does not end when the client disconnects: what it displaces must be freed.
 pub(crate) fn in_task<'a, T: Send + 'static>(
     work: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
 ) -> ServiceFuture<'a, T> {
@@ -431,7 +432,7 @@ impl ObjectService {
         self.report_usage();
     }
 
-    /// Refuses writes while the engine says that the rack is full.
+    /// Refuses writes while the engine reports the rack as full.
     pub(crate) fn room_in_rack(&self) -> Result<(), ServiceError> {
         if !self.context.counters.rack_full.load(Ordering::Relaxed) {
             return Ok(());
@@ -443,7 +444,7 @@ impl ObjectService {
         Err(ServiceError::NoRoom { reason })
     }
 
-    /// Refuses an object that no group of the rack could hold even if it were empty.
+    /// Refuses an object that no group of the rack could hold even if the group were empty.
     pub(crate) fn ever_fits_the_rack(&self, bytes: u64) -> Result<(), ServiceError> {
         let most_bytes = self.context.counters.object_bytes_max.load(Ordering::Relaxed);
         if most_bytes == 0 || bytes <= most_bytes {
@@ -461,7 +462,7 @@ impl ObjectService {
         self.world.report(Event::StagingChanged(usage_of(&self.context)));
     }
 
-    /// Makes `object` visible, whose staged file is that of `slot`: durable already, or along with its batch.
+    /// Makes `object` visible, whose staged file is in `slot`: already durable, or durable with its batch.
     async fn put_staged(
         &self,
         at: (&Bucket, &str),
@@ -477,8 +478,8 @@ impl ObjectService {
         put
     }
 
-    /// Frees staged files beside all else, since nobody wants to wait for that. Until a file is gone its room counts as
-    /// taken, which bounds how many there can be; after a crash the next start removes it.
+    /// Frees staged files in the background, because no caller needs to wait for that. Until a file is gone its room
+    /// counts as taken, which bounds their number; after a crash the next start removes them.
     pub(crate) fn free(&self, slots: Vec<NamedSlot>) {
         let slots = self.context.catalog_age.removable(slots);
         if slots.is_empty() {
@@ -499,7 +500,7 @@ struct Sink {
     service: ObjectService,
     bucket: Bucket,
     key: String,
-    /// The object as it is known before its bytes came.
+    /// The object as it is known before its bytes arrive.
     object: Object,
     condition: PutCondition,
     slot: u64,
@@ -513,7 +514,7 @@ impl PutSink for Sink {
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, ()> {
-        // Dropping the writer removes the file and gives its room back.
+        // Dropping the writer removes the file and releases its room.
         Box::pin(async move { drop(self) })
     }
 

@@ -1,7 +1,7 @@
-//! The operator's word on drives while no server runs: under the data directory's lock, into its catalog. The next
-//! server begins with it.
+//! An operator's commands about drives while no server runs: they take the data directory's lock and change its
+//! catalog. The next server starts with the result.
 //!
-//! No drive is looked at, but for the directory or the disk of one that is replaced.
+//! No drive is accessed, except the directory or the disk of a drive that is replaced.
 
 use crate::boot;
 use crate::data_dir::{DataDir, fresh_label};
@@ -23,13 +23,13 @@ use model::{DriveId, GroupId};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The reason why the catalog counts as older after a take-over.
+/// The reason that the catalog counts as older after a take-over.
 const TAKEN_OVER: &str = "it took drives over that another server had used (larder take-over)";
 
-/// Stacks that are looked up at once.
+/// Stacks per lookup.
 const PAGE: usize = 1_024;
 
-/// A data directory that no server holds.
+/// A data directory without a server.
 pub struct Offline {
     dir: DataDir,
     catalog: Catalog,
@@ -37,17 +37,17 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// Takes the data directory at `path`.
+    /// Opens the data directory at `path`.
     ///
     /// # Errors
     /// [`ServerError`], above all while a server runs.
     pub fn open(path: &Path) -> BoxFuture<'_, Result<Self, ServerError>> {
-        // Boxed, so that it is compiled in this crate and not in that of its caller; as are those below.
+        // Boxed, so that it is compiled in this crate and not in its caller's; the same holds for those below.
         Box::pin(async move {
             let dir = DataDir::open(path)?;
             upgrade(&dir)?;
-            // As a start does: what only the log has is taken from there, and a catalog that is lost, damaged or older
-            // is made again if that can be done.
+            // As at a start: batches that only the log has are taken from there, and a catalog that is lost, damaged or
+            // older is made again if possible.
             let sequence_min = boot::numbers_from(clock::wall_ms());
             let options = SqliteOptions { sequence_min, holds_log: true, ..SqliteOptions::default() };
             let (store, _) = index::open(&dir, Purpose::default(), options).await?;
@@ -60,7 +60,7 @@ impl Offline {
     }
 
     /// Takes over the drives that other servers have marked, for the data directory at `path`. Its catalog counts as
-    /// older than the rack from then on, so the server does not remove what only another catalog knows.
+    /// older than the rack from then on, so the server does not remove data that only another catalog knows.
     ///
     /// # Errors
     /// [`ServerError`], above all while a server runs.
@@ -72,10 +72,11 @@ impl Offline {
         })
     }
 
-    /// Drive `drive` failed for good. Nothing if there is no such drive. Again is no error.
+    /// Records that drive `drive` failed permanently; `None` if there is no such drive. Repeating it is no error.
     ///
     /// # Errors
-    /// [`ServerError`]; if blobs may be lost by it, unless `force` says that this is known.
+    /// [`ServerError`]; also if blobs may be lost by it, or too few drives would be left to rebuild, unless `force` is
+    /// set.
     pub fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<FailedReport>, ServerError>> {
         Box::pin(async move {
             let Some(drive) = self.known(drive) else { return Ok(None) };
@@ -96,8 +97,8 @@ impl Offline {
         })
     }
 
-    /// An empty directory or the disk of this `choice` is in the place of `drive`, which failed, or that drive itself
-    /// is back. Nothing if there is no such drive.
+    /// Puts an empty directory, or the disk of this `choice`, in the place of the failed `drive`, or takes that drive
+    /// itself back; `None` if there is no such drive.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -131,7 +132,7 @@ impl Offline {
         })
     }
 
-    /// Drive `drive`, which is good, is to be emptied. Nothing if there is no such drive.
+    /// Has the good drive `drive` emptied; `None` if there is no such drive.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -147,7 +148,7 @@ impl Offline {
         })
     }
 
-    /// The objects that are lost with drives that failed.
+    /// The objects that are lost with failed drives.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -159,8 +160,8 @@ impl Offline {
         ((drive as usize) < self.dir.rack().drives.len()).then_some(DriveId(drive))
     }
 
-    /// The other drives of the group of `drive` that failed, replaced or not, with which living blobs have lost stacks
-    /// that are not rebuilt yet, and that do not bear the loss of `drive` as well. None if the operator has given up
+    /// The other drives of the group of `drive` that failed, replaced or not, and with which living blobs have lost
+    /// stacks that are not rebuilt yet, if these blobs cannot lose `drive` as well. `None` if the operator has given up
     /// `drive` before.
     async fn unbuilt(&self, drive: DriveId) -> Result<Option<(GroupId, Vec<u32>)>, ServerError> {
         let has_failed = self.catalog.failed_drives().await?.iter().any(|(failed, _)| *failed == drive);
@@ -175,7 +176,7 @@ impl Offline {
         Ok(Some((group, unbuilt)))
     }
 
-    /// What is left of `group` without `drive`.
+    /// The rest of `group` without `drive`.
     async fn left_without(&self, group: GroupId, drive: DriveId) -> Result<GroupLeft, ServerError> {
         let failed: Vec<DriveId> = self.catalog.failed_drives().await?.into_iter().map(|(failed, _)| failed).collect();
         let retiring = self.catalog.retiring_drives().await?;

@@ -1,14 +1,15 @@
-//! The drives of a rack while no server runs, for those who read all of it: one group of drives is awake at a time.
+//! The drives of a rack while no server runs, for commands that read all of it: one group of drives is awake at a time.
 //!
-//! 1. Every disk is asked for its state, which starts none. What spins, or may, is booked in the engine's ledger, and
-//!    stopped; one that will not stop stays booked.
-//! 2. A group wakes: its drives ask the ledger for permits, those that get some start and are mounted, their labels
-//!    checked, and then the others ask again.
-//! 3. It is looked through, and rests: unmounted, stopped, permits given back. Then comes the next one.
+//! 1. Every disk is asked for its state, which starts none. A drive that spins, or may spin, is booked in the engine's
+//!    ledger and stopped; one that will not stop stays booked.
+//! 2. A group wakes: its drives request permits from the ledger, those that get some start and are mounted, their
+//!    labels are checked, and then the others request again.
+//! 3. The group is read, and rests: its drives are unmounted and stopped, and permits are released. Then the next group
+//!    follows.
 //!
-//! Directories take part like disks; nothing of theirs starts or stops.
+//! Directories take part like disks, but neither start nor stop.
 //!
-//! Invariants: no drive starts without a permit from each of its domains; no group wakes before the one before it was
+//! Invariants: no drive starts without a permit from each of its domains; no group wakes before the previous one was
 //! put to rest; a drive that could not be stopped keeps its permit.
 
 use crate::data_dir::DataDir;
@@ -30,10 +31,10 @@ const SWITCH_MAX: Duration = Duration::from_mins(5);
 
 const INTERRUPTED: &str = "interrupted; the drives are put to rest, and nothing was changed";
 
-/// The reason why a drive of a group is not awake.
+/// The reason that a drive of a group is not awake.
 #[derive(Debug, thiserror::Error)]
 pub enum WakeError {
-    /// It could not be started or mounted, or is another one.
+    /// It could not be started or mounted, or is another drive.
     #[error(transparent)]
     Drive(#[from] DriveError),
     /// There is no permit for it.
@@ -41,19 +42,19 @@ pub enum WakeError {
     NoPower(usize),
 }
 
-/// The drives of a rack that no server has. See the head of this file.
+/// The drives of a rack without a server. See the head of this file.
 pub struct OfflineRack {
     hardware: Option<Arc<dyn Hardware>>,
     drives: Vec<Arc<dyn Drive>>,
     ledger: Ledger,
-    /// Those that were started since the last rest.
+    /// The drives that were started since the last rest.
     awake: Vec<DriveId>,
     starts: BTreeMap<DriveId, u32>,
     was_asked: bool,
 }
 
 impl OfflineRack {
-    /// The drives of `dir`, which have `open_files` files open at once. None of them is looked at.
+    /// The drives of `dir`, with at most `open_files` files open at once. None of them is accessed.
     pub fn of(dir: &DataDir, open_files: usize) -> Self {
         let files = OpenFiles::new(open_files);
         let directory = |(path, label)| {
@@ -73,7 +74,7 @@ impl OfflineRack {
         Self::over(dir.rack(), Some(Arc::new(devices)), drives)
     }
 
-    /// The `drives` of `rack`, by number; `hardware` knows which of them spin, if any of them can.
+    /// The `drives` of `rack`, by number; `hardware` knows which of them spin, if any can.
     pub fn over(rack: &RackSpec, hardware: Option<Arc<dyn Hardware>>, drives: Vec<Arc<dyn Drive>>) -> Self {
         assert!(drives.len() == rack.drives.len(), "each drive of the rack is there, be it only its place");
         let ledger = Ledger::new(rack);
@@ -81,19 +82,19 @@ impl OfflineRack {
     }
 
     /// The sets of drives of `layout` that are awake together: its groups in the order of their numbers, and each spare
-    /// by itself, since spares may share what only one of them may use.
+    /// by itself, because spares may share a resource that only one of them may use.
     pub fn order(layout: &Layout) -> Vec<Vec<DriveId>> {
         let groups = layout.groups.iter().map(|group| group.drives.clone());
         groups.chain(layout.spares.iter().map(|spare| vec![*spare])).collect()
     }
 
-    /// Starts and mounts `ids`, as far as there is power for them, and checks their labels: each drive with how that
-    /// went.
+    /// Starts and mounts `ids`, as far as there is power for them, and checks their labels. Returns each drive with the
+    /// outcome.
     pub async fn wake(&mut self, ids: &[DriveId]) -> Vec<(DriveId, Result<Arc<dyn Drive>, WakeError>)> {
         assert!(self.awake.is_empty(), "the group before it rests");
         self.ask().await;
         let is_booked = |id: &DriveId| self.ledger.state(*id) != PowerState::Standby;
-        // One that spins already needs no permit more.
+        // A drive that spins already needs no further permit.
         let (mut next, mut waiting): (Vec<DriveId>, Vec<DriveId>) = ids.iter().partition(|id| is_booked(id));
         let mut answers = Vec::new();
         loop {
@@ -105,7 +106,7 @@ impl OfflineRack {
             }
             answers.extend(self.start(std::mem::take(&mut next)).await);
         }
-        // Those that are always on have no permits.
+        // Drives that are always on have no permits.
         let permitted = self.awake.iter().filter(|id| !self.ledger.is_always_on(**id)).count();
         let others = self.ledger.active_drives() - permitted;
         answers.extend(waiting.into_iter().map(|id| (id, Err(WakeError::NoPower(others)))));
@@ -143,13 +144,13 @@ impl OfflineRack {
         answers
     }
 
-    /// Unmounts and stops what is awake. Nobody uses these drives any more.
+    /// Unmounts and stops all awake drives. The caller must no longer use them.
     pub async fn rest(&mut self) {
         let awake = std::mem::take(&mut self.awake);
         self.stop(awake).await;
     }
 
-    /// How often each disk was started. Directories do not start.
+    /// The number of starts of each disk. Directories do not start.
     pub fn starts(&self) -> impl Iterator<Item = (DriveId, u32)> + '_ {
         let have_power = self.hardware.is_some();
         self.starts.iter().filter(move |_| have_power).map(|(drive, starts)| (*drive, *starts))
@@ -169,7 +170,7 @@ impl OfflineRack {
         self.stop(spinning).await;
     }
 
-    /// Unmounts and stops `ids`, which have permits. Those that stand still give them back.
+    /// Unmounts and stops `ids`, which have permits. Those that stopped release them.
     async fn stop(&mut self, ids: Vec<DriveId>) {
         let stop = async |id: &DriveId| {
             let drive = &self.drives[id.index()];
@@ -182,7 +183,7 @@ impl OfflineRack {
         let stopped = join_all(ids.iter().map(stop)).await;
         for (drive, stopped) in ids.into_iter().zip(stopped) {
             match stopped {
-                // Whoever is not there takes no power.
+                // A drive that is gone takes no power.
                 Ok(()) | Err(DriveError::Gone(_)) => self.ledger.released(drive),
                 Err(error) => {
                     tracing::warn!(%drive, %error, "a drive was not stopped; it counts as one that spins");
@@ -192,8 +193,8 @@ impl OfflineRack {
     }
 }
 
-/// What `work` comes to; an error if the process is told to end before (SIGINT, SIGTERM), so that drives can be put to
-/// rest first.
+/// The result of `work`; an error if the process receives SIGINT or SIGTERM before it is done, so that drives can be
+/// put to rest first.
 ///
 /// # Errors
 /// Those of `work`.

@@ -1,9 +1,9 @@
 //! The bytes of the parts of open uploads: those that the catalog knows, and those that are coming.
 //!
-//! They take room in the workshop and cannot migrate, so the engine must not count them. What a commit that was not
-//! answered has done to them is not known: then the count is in doubt, and they are counted anew, from the catalog,
-//! until that succeeds. Whoever changes the catalog's parts holds `OpenParts::changing` until the change is counted
-//! here as well, so that a count is of one moment.
+//! They take room in the workshop and cannot migrate, so the engine must not count them. The effect of a commit without
+//! an answer is not known: then the count is in doubt, and they are counted again, from the catalog, until that
+//! succeeds. A task that changes the catalog's parts holds `OpenParts::changing` until the change is counted here as
+//! well, so a count is of one moment.
 
 use parking_lot::Mutex;
 use tokio::sync::{RwLock, RwLockReadGuard};
@@ -19,7 +19,7 @@ pub struct OpenParts {
 struct Count {
     coming_bytes: u64,
     known_bytes: u64,
-    /// What the catalog knows may be something else, and somebody counts it anew.
+    /// The catalog may know a different number, and a task counts it again.
     in_doubt: bool,
 }
 
@@ -30,7 +30,7 @@ impl Count {
 }
 
 impl OpenParts {
-    /// All bytes: what of the workshop cannot migrate.
+    /// All bytes: the part of the workshop that cannot migrate.
     pub fn bytes(&self) -> u64 {
         self.count.lock().all_bytes()
     }
@@ -40,7 +40,7 @@ impl OpenParts {
         self.count.lock().known_bytes
     }
 
-    /// `bytes` more are coming; all bytes before that.
+    /// Counts `bytes` more that are coming; returns all bytes before that.
     pub(crate) fn coming(&self, bytes: u64) -> u64 {
         let mut count = self.count.lock();
         let before = count.all_bytes();
@@ -48,14 +48,14 @@ impl OpenParts {
         before
     }
 
-    /// `bytes` that were coming do not come any more.
+    /// Records that `bytes` that were coming will not come.
     pub(crate) fn gone(&self, bytes: u64) {
         let mut count = self.count.lock();
         assert!(bytes <= count.coming_bytes, "what goes had come before");
         count.coming_bytes -= bytes;
     }
 
-    /// `bytes` that were coming are known to the catalog, or may be.
+    /// Records that `bytes` that were coming are known to the catalog, or may be.
     pub(crate) fn committed(&self, bytes: u64) {
         let mut count = self.count.lock();
         assert!(bytes <= count.coming_bytes, "what is committed had come before");
@@ -63,27 +63,27 @@ impl OpenParts {
         count.known_bytes = count.known_bytes.saturating_add(bytes);
     }
 
-    /// `bytes` that the catalog knew are of an open upload no more.
+    /// Records that `bytes` that the catalog knew are no longer of an open upload.
     pub(crate) fn closed(&self, bytes: u64) {
         let mut count = self.count.lock();
-        // A count that a misread record left too small is put right by the next start.
+        // The next start corrects a count that a misread record left too small.
         count.known_bytes = count.known_bytes.saturating_sub(bytes);
     }
 
-    /// What the catalog knows may be something else, by a change that was not answered and is still held to be
-    /// `changing`. True if nobody counts it anew yet: then the caller has to, until that succeeds.
+    /// Marks the catalog's count as in doubt, after a change without an answer that still holds `changing`. True if no
+    /// task counts it again yet: then the caller has to, until that succeeds.
     #[must_use]
     pub(crate) fn doubt(&self) -> bool {
         !std::mem::replace(&mut self.count.lock().in_doubt, true)
     }
 
-    /// Held while the catalog's parts change, until that is counted.
+    /// Held while the catalog's parts change, until the change is counted.
     pub(crate) async fn changing(&self) -> RwLockReadGuard<'_, ()> {
         self.changes.read().await
     }
 
-    /// The catalog knows as many bytes as `count` finds, which ends every doubt. No part is committed meanwhile, nor
-    /// closed.
+    /// Sets the catalog's bytes to those that `count` finds, which ends every doubt. No part is committed or closed
+    /// meanwhile.
     pub(crate) async fn recount<E>(&self, count: impl Future<Output = Result<u64, E>>) -> Result<(), E> {
         let _nothing_changes = self.changes.write().await;
         let known_bytes = count.await?;

@@ -1,8 +1,8 @@
-//! Migration beside clients: what [`engine::staging::pacing`] decides is obeyed here.
+//! Migration beside clients: executes the decisions of [`engine::staging::pacing`].
 //!
-//! Whoever copies a block of a migration write, or reads one for a check, waits for its turn (`Pacing::turn`,
-//! `Pacing::turn_to_check`); a PUT waits as long as it is to be delayed (`Pacing::admitted`). Time is the host's, since
-//! it is the host's disk that is shared.
+//! A task that copies a block of a migration write, or reads one for a check, waits for its turn (`Pacing::turn`,
+//! `Pacing::turn_to_check`); a PUT waits for its delay (`Pacing::admitted`). Time is the host's, because the host's
+//! disk is shared.
 
 use engine::Usage;
 use engine::staging::pacing::{Admission, Pacer, PacingPolicy};
@@ -13,9 +13,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// A client's requests come in bursts.
+/// The time after a client's request in which the workshop counts as in use: requests come in bursts.
 const IDLE_AFTER: Duration = Duration::from_millis(100);
-/// A quarter of the time is moved beside clients.
+/// The share of the time for moves beside clients, in thousandths: a quarter.
 const BUSY_PERMILLE: u32 = 250;
 
 /// Paces migration. Clones share it.
@@ -24,13 +24,13 @@ pub struct Pacing(Arc<Shared>);
 
 struct Shared {
     pacer: Mutex<Pacer>,
-    /// A client's request was answered.
+    /// Notified when a client's request was answered.
     left: Notify,
     origin: Instant,
 }
 
 impl Default for Pacing {
-    /// As a server without a configuration.
+    /// The values of a server without a configuration.
     fn default() -> Self {
         Self::new(4_000_000, 800)
     }
@@ -49,19 +49,19 @@ impl Pacing {
         Time::ZERO + disk::clock::monotonic().duration_since(self.0.origin)
     }
 
-    /// A client's request is there until the answer is dropped.
+    /// Marks a client's request as present until the returned value is dropped.
     pub(crate) fn client(&self) -> ClientHere {
         self.0.pacer.lock().client_came(self.now());
         ClientHere(self.clone())
     }
 
-    /// The load, as the engine's checks go by it.
+    /// The load that the engine's checks use.
     pub(crate) fn load_permille(&self) -> u32 {
         self.0.pacer.lock().load_permille(self.now())
     }
 
-    /// Waits as long as a write of `bytes` is to be delayed, with the workshop used so. Where nothing fits, whoever
-    /// reserves the room answers.
+    /// Waits for the delay of a write of `bytes` at this `usage` of the workshop. If there is no room, the reservation
+    /// fails.
     pub(crate) async fn admitted(&self, usage: Usage, bytes: u64) {
         let admission = self.0.pacer.lock().admission(usage, bytes);
         match admission {
@@ -75,7 +75,7 @@ impl Pacing {
         Turn { is_check: true, ..self.turn(usage).await }
     }
 
-    /// Waits for the moment at which the next block may be copied, while the workshop is used as `usage` says.
+    /// Waits for the moment at which the next block may be copied, at the `usage` of the workshop.
     pub(crate) async fn turn(&self, usage: impl Fn() -> Usage) -> Turn {
         let mut bytes_max = 0;
         loop {
@@ -101,7 +101,7 @@ impl Pacing {
     }
 }
 
-/// A client's request that is there.
+/// A client's request that is present.
 pub(crate) struct ClientHere(Pacing);
 
 impl Drop for ClientHere {
@@ -122,7 +122,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// `bytes` of the block are copied, or checked. The next turn, once all of it is.
+    /// Records that `bytes` of the block were copied or checked. Returns the next turn, once the whole block was.
     pub(crate) async fn copied(mut self, bytes: u64, usage: impl Fn() -> Usage) -> Self {
         self.bytes += bytes;
         if self.bytes < self.bytes_max {
@@ -133,7 +133,7 @@ impl Turn {
         if is_check { pacing.turn_to_check(usage).await } else { pacing.turn(usage).await }
     }
 
-    /// Nothing more comes: what there was of the block counts, as its whole would.
+    /// Ends the turn without further bytes: the bytes so far count as the whole block would.
     pub(crate) fn ended(self) {
         let Self { pacing, began, bytes, is_check, .. } = self;
         let (now, mut pacer) = (pacing.now(), pacing.0.pacer.lock());

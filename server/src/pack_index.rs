@@ -6,11 +6,11 @@ use disk::stack::{Blob, Policy, StackReader};
 use std::sync::Arc;
 use workshop::{IndexEntry, PACK_FOOTER_BYTES, decode_footer, decode_index};
 
-/// The index of the pack in `blob`, of which these stacks are there; `None` if it is longer than `bytes_max`. Nothing
-/// is repaired.
+/// The index of the pack in `blob`, read from these stacks of it; `None` if it is longer than `bytes_max`. Nothing is
+/// repaired.
 ///
 /// # Errors
-/// Why it cannot be read, for people.
+/// The reason that it cannot be read, for people.
 pub(crate) async fn read_index(
     blob: Blob,
     stacks: Vec<(u8, Arc<dyn Drive>)>,

@@ -1,8 +1,9 @@
-//! The drives of the pool whose power is the engine's to control: emulated ones, and whole disks.
+//! The drives of the pool whose power the engine controls: emulated ones, and whole disks.
 //!
-//! To the intake such a drive is a directory that can sleep: what its rotation decides goes to the world, and who needs
-//! a drive waits until the engine has had it started. The intake is opened before the world is, since the catalog needs
-//! its log; until there is a world, drives spin. After its end they are taken to start by themselves.
+//! To the intake such drives are directories that can sleep: the decisions of its rotation go to the world, and a task
+//! that needs a drive waits until the engine has had it started. The intake is opened before the world is, because the
+//! catalog needs its log; until there is a world, drives spin. After the end of the world they are taken to start by
+//! themselves.
 
 use crate::world::WorldHandle;
 use engine::{Event, PoolDriveEvent};
@@ -14,14 +15,14 @@ use std::io;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
 
-/// The way from the pool's drives to the world, once there is one.
+/// The link from the pool's drives to the world, once there is one.
 #[derive(Clone, Default)]
 pub(crate) struct PoolPower(Arc<OnceLock<WorldHandle>>);
 
 impl PoolPower {
-    /// From now on `world` controls the power. The first one counts.
+    /// Lets `world` control the power from now on. Only the first call counts.
     pub(crate) fn follow(&self, world: WorldHandle) {
-        // There is one world to a process.
+        // A process has one world.
         self.0.set(world).ok();
     }
 
@@ -30,7 +31,7 @@ impl PoolPower {
         let Some(world) = self.0.get() else { return Ok(()) };
         let (answer, answered) = channel();
         world.want_pool_drive(drive, move |awake| {
-            // Whoever asked waits for it.
+            // The caller waits for it.
             answer.send(awake).ok();
         });
         match answered.recv() {
@@ -52,7 +53,7 @@ impl fmt::Debug for PoolPower {
     }
 }
 
-/// A directory of files on a drive whose power is controlled.
+/// A directory of files on a drive with controlled power.
 #[derive(Debug)]
 pub(crate) struct PoolDirectory {
     pub(crate) files: DirectoryOfFiles,

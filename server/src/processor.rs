@@ -1,21 +1,22 @@
 //! Work that takes the processor for a while, off the runtime's threads, and the time it takes.
 //!
-//! That time is the rack's: on an emulated rack that runs `time_scale` times as fast as life, the host's counts as
-//! often. Where work is done in place and the clock stands still meanwhile, it may be said how fast a processor is.
+//! That time is the rack's: on an emulated rack that runs `time_scale` times as fast as real time, host time counts
+//! `time_scale` times. Where work is done in place and the clock stands still meanwhile, the rate of a processor can be
+//! set.
 
 use disk::Clock;
 use model::transfer_time;
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// The processor that records of jobs are worked on by.
+/// The processor for the work on records of jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Processor {
-    /// The host's: work takes as long as it takes.
+    /// The host's: work takes its real time.
     #[default]
     Host,
-    /// One that works on so many bytes in a second of modelled time, for each class; above 0. The host must take no
-    /// time for it.
+    /// A processor with this rate for each class, in bytes per second of modelled time; above 0. The host must take no
+    /// time for the work.
     Modelled {
         /// The rate.
         bytes_per_s: u64,
@@ -23,7 +24,8 @@ pub enum Processor {
 }
 
 impl Processor {
-    /// Does `work`, and returns how long it took in modelled time. `bytes` says what it was done to.
+    /// Does `work`, and returns its result and its duration in modelled time. `bytes` returns the number of bytes
+    /// processed.
     pub(crate) async fn work<T: Send + 'static>(
         self,
         clock: &dyn Clock,
@@ -39,7 +41,7 @@ impl Processor {
     }
 }
 
-/// Does `work` where it keeps nobody waiting. On a runtime of one thread, where nothing runs beside anything, in place.
+/// Does `work` where it blocks no other task. On a runtime of one thread, where nothing runs in parallel, in place.
 pub(crate) async fn heavy<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
         return work();
@@ -47,7 +49,7 @@ pub(crate) async fn heavy<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // The runtime ends, and with it whoever waits here.
+        // The runtime ends, and this task with it.
         Err(_) => std::future::pending().await,
     }
 }

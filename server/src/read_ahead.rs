@@ -1,13 +1,15 @@
-//! Reading ahead: carries out over catalog, spool and world what [`engine::readahead`] decides.
+//! Read-ahead: carries out over catalog, spool and world what [`engine::readahead`] decides.
 //!
-//! 1. Each GET of an object in the rack is shown to its bucket's scan ([`Scans`]), and each listing, for its prefix.
-//! 2. If the object has to be read, its bucket is noted for its group. When that gets up, the catalog is listed from
-//!    the object's key on, and what the plan picks is read into the spool, as reads that are worth no wake.
+//! 1. Each GET of an object in the rack is reported to its bucket's scan ([`Scans`]), and so is the prefix of each
+//!    listing.
+//! 2. If the object must be read, its bucket is queued for its group. When the group is up, the catalog is listed from
+//!    the object's key on, and the objects that the plan picks are read into the spool, by reads that are not worth a
+//!    wake.
 //!
-//! A bucket stands for its reader: it has one owner. Nothing is given to anybody by this: every GET is checked as if
-//! the bytes were cold.
+//! A bucket stands for its reader, since it has one owner. Read-ahead grants no access: every GET is checked as if the
+//! bytes were cold.
 //!
-//! Invariant: one plan at a time for a group, and [`WAITING_MAX`] buckets that wait for their turn.
+//! Invariant: one plan at a time for each group, and at most [`WAITING_MAX`] buckets waiting for their turn.
 
 mod scans;
 
@@ -27,12 +29,12 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 use workshop::{AheadCounts, Purpose, SpoolReader};
 
-/// Buckets that wait at once for their turn in a group; more are not read ahead for.
+/// Buckets that wait at once for their turn in a group; others get no read-ahead.
 const WAITING_MAX: usize = 8;
-/// Objects of a page of the catalog.
+/// Objects in a page of the catalog.
 const PAGE: usize = 1_000;
 
-/// Reads ahead. A clone is another handle on the same.
+/// Reads ahead. Clones are handles on the same state.
 #[derive(Clone)]
 pub struct ReadAhead {
     context: Context,
@@ -44,16 +46,16 @@ pub struct ReadAhead {
 #[derive(Default)]
 struct State {
     scans: Scans,
-    /// For each group at work, or that somebody waits for, the buckets that wait for their turn.
+    /// For each group at work or waited for, the buckets that wait for their turn.
     turns: BTreeMap<GroupId, VecDeque<Ask>>,
 }
 
-/// An object that was asked for, and had to be read.
+/// An object that was requested and had to be read.
 #[derive(Clone)]
 struct Ask {
     bucket: String,
     key: String,
-    /// The object itself, if a part of it was asked for.
+    /// The object itself, if only a part of it was requested.
     rest: Option<PlacedObject>,
 }
 
@@ -69,12 +71,12 @@ impl ReadAhead {
         Self { context, world, began: clock::monotonic(), state: Arc::default() }
     }
 
-    /// A client listed what begins with `prefix`.
+    /// Records that a client listed the keys with `prefix`.
     pub fn listed(&self, bucket: &str, prefix: &str) {
         self.state.lock().scans.listed(self.began.elapsed(), bucket, prefix);
     }
 
-    /// A client asks for bytes `range` of an object in `blob`; `is_here` if the spool has them all.
+    /// Records that a client requests bytes `range` of an object in `blob`; `is_here` if the spool has them all.
     pub fn asked(&self, (bucket, key): (&str, &str), placed: &PlacedObject, blob: &Blob, range: (Range<u64>, bool)) {
         let (range, is_here) = range;
         let bytes = placed.object.bytes;
@@ -94,7 +96,7 @@ impl ReadAhead {
         let ask = Ask { bucket: bucket.to_owned(), key: key.to_owned(), rest };
         let is_first = !state.turns.contains_key(&blob.group);
         let turns = state.turns.entry(blob.group).or_default();
-        // One that waits begins with the object that was asked for first.
+        // A waiting bucket begins with the object that was requested first.
         if turns.len() < WAITING_MAX && turns.iter().all(|other| other.bucket != bucket) {
             turns.push_back(ask);
         }
@@ -105,14 +107,14 @@ impl ReadAhead {
         }
     }
 
-    /// One plan after the other for `group`, whenever that is up.
+    /// Runs one plan after the other for `group`, whenever the group is up.
     async fn take_turns(&self, group: GroupId) {
         loop {
             let up = tokio::time::timeout(MEMORY, self.world.group_up(group)).await;
             let ask = {
                 let mut state = self.state.lock();
                 if !matches!(up, Ok(true)) {
-                    // Nobody wakes it; or the world has ended.
+                    // The group was not woken in time, or the world has ended.
                     state.turns.remove(&group);
                 }
                 let Some(turns) = state.turns.get_mut(&group) else { return };
@@ -126,7 +128,7 @@ impl ReadAhead {
         }
     }
 
-    /// Reads ahead what `ask` makes likely, as long as `group` is awake.
+    /// Reads ahead the objects that `ask` makes likely, as long as `group` is awake.
     async fn read_for(&self, ask: &Ask, group: GroupId) {
         let Some(outlook) = self.outlook(&ask.bucket, &ask.key) else { return };
         let room_bytes = self.context.ahead_spool().room_bytes();
@@ -146,7 +148,7 @@ impl ReadAhead {
                 if !self.next_ends(&mut under_way).await {
                     return;
                 }
-                // The group is awake since then at the latest.
+                // By now the group is awake.
                 let began = *began.get_or_insert_with(|| self.context.clock.now());
                 if self.context.clock.now().since(began) > PLAN_TIME_MAX {
                     break;
@@ -167,7 +169,7 @@ impl ReadAhead {
         self.state.lock().scans.outlook(bucket, key, capacity_bytes)
     }
 
-    /// Shows `plan` the objects that follow, and those before the one that was asked for if they are wanted as well.
+    /// Offers `plan` the objects after the requested one, and those before it if they are wanted as well.
     async fn fill(
         &self,
         mut plan: Plan,
@@ -210,7 +212,7 @@ impl ReadAhead {
         plan.offer(candidate, |blob, at| self.context.spool.holds(blob, at))
     }
 
-    /// Orders one read; nothing if the spool has begun to get it meanwhile, or if nothing of the blob lives any more.
+    /// Orders one read; `None` if the spool has begun to receive it meanwhile, or no object of the blob lives any more.
     async fn order(
         &self,
         blob: &Blob,
@@ -225,7 +227,7 @@ impl ReadAhead {
         Ok(ordered.map_err(|_| Stopped)?.map(|ordered| ordered.reader))
     }
 
-    /// Waits for the read that was ordered first. False if it came to nothing: its group sleeps, say.
+    /// Waits for the read that was ordered first. False if it failed, for example because its group sleeps.
     async fn next_ends(&self, under_way: &mut VecDeque<UnderWay>) -> bool {
         let Some(UnderWay { reader, objects }) = under_way.pop_front() else { return true };
         let is_read = reader.written(reader.range().end).await.is_ok();
@@ -236,7 +238,7 @@ impl ReadAhead {
     }
 }
 
-/// The group is asleep, or there is no more room.
+/// The group is asleep, or the spool has no more room.
 struct Stopped;
 
 impl Context {

@@ -1,17 +1,15 @@
 //! Reads of staged objects, as they are counted at GETs: in memory, and written to the catalog in batches.
 //!
-//! - A GET of a staged object counts as a read when it begins. When it comes to its end, the bytes it was for count as
-//!   read; an object is read through once every byte was, by one GET or by ranges of several. Reads of the server's own
-//!   do not count.
-//! - No GET waits for the catalog. What was counted is written before the workshop is looked through, each
-//!   [`WRITE_INTERVAL`], when much of it has gathered, and when the server ends in order.
-//! - After a crash the reads since the last batch are missing. Nothing is called unread because of that: from then on
+//! - A GET of a staged object counts as a read when it begins. When it ends, its bytes count as read; an object is read
+//!   through once every byte was, by one GET or by ranges of several. The server's own reads do not count.
+//! - No GET waits for the catalog. Counted reads are written before the workshop is scanned, each [`WRITE_INTERVAL`],
+//!   when many have gathered, and when the server ends in order.
+//! - After a crash the reads since the last batch are missing. No object counts as unread because of that: from then on
 //!   every object counts as read when the server started again ([`ReadLog::floor_ms`]), and one that was read through
-//!   since counts as one that was not. So objects stay hot longer, and move later, at worst.
+//!   since the last batch counts as not read through. So at worst objects stay hot longer, and move later.
 //!
-//! Memory is bounded: beyond `PENDING_MAX` objects between two batches the floor moves up instead; which parts of an
-//! object were read is known of `PARTIAL_MAX` objects at most, by `RANGES_MAX` ranges each, and forgotten when the
-//! run ends.
+//! Memory is bounded: beyond `PENDING_MAX` objects between two batches the floor moves up instead; the parts that were
+//! read are known of `PARTIAL_MAX` objects at most, by `RANGES_MAX` ranges each, and forgotten when the run ends.
 
 use catalog::{AgedVersion, Catalog, CatalogError, Reads, VersionId};
 use parking_lot::Mutex;
@@ -20,15 +18,15 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often reads are written, at least while there are any. Wall time.
+/// The maximum interval between two writes of reads. Wall time.
 pub const WRITE_INTERVAL: Duration = Duration::from_mins(1);
-/// Objects whose reads are held in memory; from half of it on they are written at once.
+/// Objects whose reads are held in memory; from half of this number on they are written at once.
 const PENDING_MAX: usize = 1 << 16;
-/// Objects of which it is known which parts were read.
+/// Objects whose read parts are known.
 const PARTIAL_MAX: usize = 4_096;
-/// Ranges of one object; of one that is read in more pieces the oldest are forgotten.
+/// Ranges of one object; beyond them, the range that begins first is forgotten.
 const RANGES_MAX: usize = 256;
-/// The name under which the catalog has the floor, and whether all reads since were written.
+/// The name under which the catalog stores the floor, and whether all reads since were written.
 const FLOOR: &str = "reads-floor";
 
 /// Counts reads. See the head of this file.
@@ -44,18 +42,18 @@ pub struct ReadLog {
 struct Counted {
     /// Reads that are not written yet.
     pending: BTreeMap<AgedVersion, Reads>,
-    /// Ranges that were read, by their begin, apart from each other.
+    /// Ranges that were read, by their begin. They are disjoint.
     partial: BTreeMap<VersionId, BTreeMap<u64, u64>>,
 }
 
 impl ReadLog {
-    /// Every object counts as read at this moment (milliseconds of the Unix epoch), since reads before it may not have
-    /// been counted; 0 is none.
+    /// The moment at which every object counts as read (milliseconds of the Unix epoch), because reads before it may
+    /// not have been counted; 0 is none.
     pub fn floor_ms(&self) -> u64 {
         self.floor_ms.load(Ordering::Relaxed)
     }
 
-    /// At boot: whether all reads of the last run were written. If not, everything counts as read now.
+    /// At boot: finds out whether all reads of the last run were written. If not, everything counts as read now.
     ///
     /// # Errors
     /// [`CatalogError`].
@@ -68,7 +66,7 @@ impl ReadLog {
         catalog.meta_put(FLOOR, FloorRecord { is_complete: false, floor_ms }.bytes()).await
     }
 
-    /// When no more reads come: writes those that are left, and that they were all written.
+    /// Once no more reads come: writes the remaining ones, and that all were written.
     ///
     /// # Errors
     /// [`CatalogError`].
@@ -82,7 +80,7 @@ impl ReadLog {
         self.counted.lock().pending.get(&of).copied().unwrap_or_default()
     }
 
-    /// A GET of an object begins. True if so much has gathered that it is to be written.
+    /// Records the begin of a GET of an object. True if it is time to write, because many reads have gathered.
     pub(crate) fn begun(&self, of: AgedVersion, now_ms: u64) -> bool {
         self.add(of, Reads { count: 1, last_ms: now_ms, is_through: false })
     }
@@ -98,7 +96,7 @@ impl ReadLog {
         counted.pending.len() >= PENDING_MAX / 2
     }
 
-    /// The bytes `range` of an object of `bytes` were read to their end.
+    /// Records that the bytes `range` of an object of `bytes` bytes were read to their end.
     pub(crate) fn ended(&self, of: AgedVersion, bytes: u64, range: Range<u64>) {
         assert!(range.end <= bytes, "what is read of an object is a part of it");
         if self.is_read_through(of.version, bytes, range) {
@@ -130,7 +128,7 @@ impl ReadLog {
         }
     }
 
-    /// Writes what was counted. What cannot be written is tried again with the next batch.
+    /// Writes the counted reads. Reads that cannot be written are retried with the next batch.
     ///
     /// # Errors
     /// [`CatalogError`].
@@ -143,7 +141,7 @@ impl ReadLog {
         let reads: Vec<_> = taken.into_iter().collect();
         let written = catalog.record_reads(&reads).await;
         if written.is_err() {
-            // Some may be counted twice then.
+            // Some may then be counted twice.
             for (of, reads) in reads {
                 self.add(of, reads);
             }
@@ -152,7 +150,7 @@ impl ReadLog {
     }
 }
 
-/// Adds `range` to `ranges`, which stay apart from each other.
+/// Adds `range` to `ranges`, which stay disjoint.
 fn unite(ranges: &mut BTreeMap<u64, u64>, mut range: Range<u64>) {
     if range.is_empty() {
         return;
@@ -167,7 +165,7 @@ fn unite(ranges: &mut BTreeMap<u64, u64>, mut range: Range<u64>) {
     ranges.insert(range.start, range.end);
 }
 
-/// The floor as it is stored: whether it holds for what comes next, and its moment.
+/// The floor as it is stored: whether all reads of the run were written, and its moment.
 struct FloorRecord {
     is_complete: bool,
     floor_ms: u64,

@@ -1,21 +1,21 @@
-//! Recalls: the rack reads a client's bytes into the spool, at the drives' speed, and the client is fed from there, at
-//! its own.
+//! Recalls: the rack reads a client's bytes into the spool at the drives' speed, and the client is fed from there at
+//! its own speed.
 //!
-//! [`engine::recall`] decides how much is read at once and how far ahead, who waits how long, and what is tried again;
-//! this file carries that out over spool and world.
+//! [`engine::recall`] decides how much is read at once and how far ahead, which client waits how long, and what is
+//! retried; this file carries that out over spool and world.
 //!
-//! 1. What the spool already holds, or is about to hold, is not read again.
+//! 1. Bytes that the spool holds, or is about to hold, are not read again.
 //! 2. A client is answered when the beginning of its range is in the spool, and a stripe of it that was found lost
-//!    before has been read after all: a loss shows in the status of an answer, not in a body that breaks off. One that
-//!    has waited for as long as it may is asked to come later. One whose last recall came to nothing
-//!    ([`crate::refusals`]) gets the reason, and at once if it would not hear how this one ends.
-//! 3. An operation goes on from segment to segment while its group is awake (`world/spool_sink.rs`), and before it ends
-//!    the next one is ordered (`recall/course.rs`).
-//! 4. Nothing stays in the spool for a client that does not take its bytes; evicted segments are ordered anew when it
-//!    goes on.
+//!    before has been readable this time: a loss shows in the status of an answer, not in a body that breaks off. A
+//!    client that has reached its waiting limit is asked to retry later. If the last recall of its bytes failed
+//!    ([`crate::refusals`]), it gets the reason; at once, if it would not wait long enough for the result of this one.
+//! 3. An operation continues from segment to segment while its group is awake (`world/spool_sink.rs`), and before it
+//!    ends the next one is ordered (`recall/course.rs`).
+//! 4. Nothing stays in the spool for a client that does not take its bytes; evicted segments are ordered again when it
+//!    resumes.
 //!
-//! Memory: two blocks of the spool for each client. The operation under way goes on when its client has gone, and a
-//! retry finds what it read in the spool.
+//! Memory: two blocks of the spool for each client. The operation under way continues when its client has gone, and a
+//! retry finds its bytes in the spool.
 
 mod course;
 
@@ -39,25 +39,25 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use workshop::{Full, ReserveError, SpoolError, SpoolReader};
 
-/// Segments of the spool that are looked at to find out if a range is complete; beyond, it counts as incomplete.
+/// Segments of the spool that are checked to find out if a range is complete; a longer range counts as incomplete.
 const SEGMENTS_LOOKED_AT: usize = 4_096;
 
 /// The bytes of a recall.
 pub type RecallStream = BoxStream<'static, Result<Bytes, RecallError>>;
 
-/// Why a recall did not give its bytes.
+/// Why a recall did not deliver its bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum RecallError {
-    /// It will take longer than the client waits. The recall goes on.
+    /// It will take longer than the client waits. The recall continues.
     #[error("the object is cold; its group needs about {0:?}")]
     TooLong(Duration),
-    /// The same; and the last recall of these bytes came to nothing.
+    /// The same, after the last recall of these bytes failed.
     #[error("{0}")]
     Before(Why),
     /// The spool is full of segments that other clients read.
     #[error("the spool is full")]
     SpoolFull(Full),
-    /// The rack refused it or failed.
+    /// The rack refused the recall, or failed.
     #[error("{0}")]
     Refused(Rejection),
     /// The spool failed.
@@ -65,23 +65,23 @@ pub enum RecallError {
     Spool(String),
 }
 
-/// Orders recalls and feeds from them. A clone is another handle on the same.
+/// Orders recalls and feeds clients from them. Clones are handles on the same recalls.
 #[derive(Clone)]
 pub struct Recalls {
     context: Context,
     world: WorldHandle,
 }
 
-/// Whether anybody listens still.
+/// `Break` once the client has gone.
 type Fed = ControlFlow<()>;
 
-/// Why `segment` came to nothing.
+/// Why `segment` failed.
 fn why(segment: &Segment, error: &SpoolError) -> RecallError {
     let spool = || RecallError::Spool(error.to_string());
     segment.refused.get().map_or_else(spool, |reason| RecallError::Refused(*reason))
 }
 
-/// Whether `segment`, which came to nothing, is to be ordered anew.
+/// `Ok` if `segment`, which failed, is to be ordered again.
 fn broken(course: &Course, segment: &Segment, error: &SpoolError) -> Result<(), RecallError> {
     match course.broken(segment) {
         Broken::OrderAnew => Ok(()),
@@ -89,7 +89,7 @@ fn broken(course: &Course, segment: &Segment, error: &SpoolError) -> Result<(), 
     }
 }
 
-/// The payload bytes `range` of `blob` from the beginning of a stripe on.
+/// The payload bytes `range` of `blob`, extended to the beginning of a stripe.
 pub(crate) fn in_stripes(blob: &Blob, range: &Range<u64>) -> Range<u64> {
     range.start - range.start % blob.code().stripe_bytes()..range.end
 }
@@ -98,19 +98,19 @@ pub(crate) fn in_stripes(blob: &Blob, range: &Range<u64>) -> Range<u64> {
 pub struct ReadyRecall {
     recalls: Recalls,
     blob: Blob,
-    /// Its course and its first segment; `None` if no bytes are wanted.
+    /// Its course and its first segment; `None` for an empty range.
     begun: Option<(Arc<Course>, Segment)>,
 }
 
 impl ReadyRecall {
-    /// The bytes, of which the first are in memory.
+    /// The bytes; the first of them are in memory.
     ///
     /// # Errors
-    /// [`RecallError::Spool`], or what became of the recall since.
+    /// [`RecallError::Spool`], or the error of the recall since then.
     pub async fn open(self) -> Result<RecallStream, RecallError> {
         let Some((course, first)) = self.begun else { return Ok(futures::stream::empty().boxed()) };
         let mut stream = self.recalls.feed(self.blob, course, first);
-        // It lies in the spool, where a retry must find it: the client's `max_wait` does not count here.
+        // The bytes are in the spool, where a retry must find them: the client's `max_wait` does not count here.
         match tokio::time::timeout(SPOOL_DISK_WAIT_MAX, stream.next()).await {
             Ok(Some(Ok(bytes))) => {
                 let head = futures::stream::once(async move { Ok(bytes) });
@@ -130,7 +130,7 @@ impl Recalls {
     }
 
     /// The payload bytes `range` of `blob`, once the first of them is there; [`RecallError::TooLong`] if that takes
-    /// longer than `max_wait` (wall time), however long it was expected to take. The recall goes on all the same.
+    /// longer than `max_wait` (wall time), regardless of the forecast. The recall continues anyway.
     ///
     /// # Errors
     /// Each kind of [`RecallError`].
@@ -138,7 +138,7 @@ impl Recalls {
         self.ready(blob, range, max_wait).await?.open().await
     }
 
-    /// The same in two steps: what this gives holds nothing of the bytes in memory, but keeps them in the spool.
+    /// The same in two steps: the result holds none of the bytes in memory, but keeps them in the spool.
     ///
     /// # Errors
     /// Each kind of [`RecallError`].
@@ -177,8 +177,8 @@ impl Recalls {
         Arc::new(Course::new(Recall::new(shape, range, SpoolShape { capacity_bytes, segment_bytes })))
     }
 
-    /// Refuses a range whose beginning may be readable and which as a whole is not: too few drives are left, or a
-    /// stripe was found lost and still is.
+    /// Refuses a range whose beginning may be readable although all of it is not: too few drives are left, or a stripe
+    /// was found lost and still is.
     async fn may_be_read(&self, blob: &Blob, range: &Range<u64>, deadline: Instant) -> Result<(), RecallError> {
         let drives = blob.drives.clone();
         let enough = self.world.ask(move |rack, _| rack.enough_drives(&drives)).await;
@@ -190,8 +190,8 @@ impl Recalls {
         self.first_segment(blob, &self.plan(blob, lost), end, deadline).await.map(drop)
     }
 
-    /// The segment that a recall begins with, once payload byte `until` is in the spool, or as much before it as is
-    /// read in one go.
+    /// The first segment of a recall, once payload byte `until` is in the spool, or as much before it as one operation
+    /// reads.
     async fn head(
         &self,
         blob: &Blob,
@@ -201,12 +201,12 @@ impl Recalls {
     ) -> Result<Segment, RecallError> {
         let first = self.first_segment(blob, course, until, deadline).await?;
         let mut at = first.reader.range().end;
-        // An operation that found no room for more has ended: the rest is ordered when its client gets there.
+        // An operation without room for more has ended: the rest is ordered when the client gets there.
         while at < until
             && let Some(next) = course.take(at).or_else(|| self.found(blob, at))
         {
             let end = next.reader.range().end;
-            // Its group is awake and reads: nobody asks how long that will be.
+            // Its group is awake and reads, so no forecast is needed.
             match tokio::time::timeout_at(deadline, next.reader.written(until.min(end))).await {
                 Ok(Err(error)) if !next.joined => return Err(why(&next, &error)),
                 Ok(Err(_)) | Err(_) => break,
@@ -217,7 +217,7 @@ impl Recalls {
         Ok(first)
     }
 
-    /// The segment that a recall begins with, once payload byte `until`, or all of the segment, is in the spool.
+    /// The first segment of a recall, once payload byte `until`, or all of the segment, is in the spool.
     async fn first_segment(
         &self,
         blob: &Blob,
@@ -239,9 +239,8 @@ impl Recalls {
         }
     }
 
-    /// Waits until payload byte `until` is in the spool, or it is known that it never will be; not longer than to the
-    /// deadline. What came to nothing before is not waited for
-    /// unless [`is_worth_trying_again`].
+    /// Waits until payload byte `until` is in the spool, or is known never to be; at most until the deadline. Bytes
+    /// whose last recall failed are waited for only if that [`is_worth_trying_again`].
     async fn written(
         &self,
         segment: &Segment,
@@ -255,7 +254,7 @@ impl Recalls {
             return Ok(done);
         }
         let wanted = segment.reader.range().start..until;
-        // Only about what came to nothing before is the engine asked how long it will be.
+        // The engine is asked for a forecast only if the last recall failed.
         if let Some(why) = self.came_to_nothing(blob, &wanted) {
             let left = deadline.saturating_duration_since(clock::monotonic());
             if !is_worth_trying_again(self.forecast(blob.group).await, left) {
@@ -268,12 +267,12 @@ impl Recalls {
         }
     }
 
-    /// Why the last recall of the payload bytes `wanted` of `blob` came to nothing, if it did.
+    /// Why the last recall of the payload bytes `wanted` of `blob` failed, if it did.
     fn came_to_nothing(&self, blob: &Blob, wanted: &Range<u64>) -> Option<Why> {
         self.context.counters.refusals.within(blob.blob, wanted, clock::monotonic())
     }
 
-    /// The payload bytes `wanted` of `blob` take longer than their client waits.
+    /// The error if the payload bytes `wanted` of `blob` take longer than their client waits.
     async fn too_long(&self, blob: &Blob, wanted: &Range<u64>) -> RecallError {
         match self.came_to_nothing(blob, wanted) {
             Some(why) => RecallError::Before(why),
@@ -281,7 +280,7 @@ impl Recalls {
         }
     }
 
-    /// The time that a read in `group` is expected to wait, in wall time; zero if the world has ended.
+    /// The expected waiting time of a read in `group`, in wall time; zero if the world has ended.
     pub async fn forecast(&self, group: model::GroupId) -> Duration {
         let forecast = self.world.ask(move |rack, now| rack.forecast(group, now)).await;
         forecast.map_or(Duration::ZERO, |forecast| self.context.clock.to_wall(forecast.expected))
@@ -293,7 +292,8 @@ impl Recalls {
         (self.context.spawn)(Box::pin(async move {
             let fed = tokio::select! {
                 biased;
-                // Nobody listens any more: what is under way goes on, and nothing else is ordered or held in the spool.
+                // The client has gone: the operation under way continues, and nothing else is ordered or held in the
+                // spool.
                 () = sender.closed() => return,
                 fed = recalls.feed_all(&blob, &course, first, &sender) => fed,
             };
@@ -369,7 +369,7 @@ impl Recalls {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The next segment of a recall, waiting for room if need be.
+    /// The next segment of a recall; waits for room if necessary.
     async fn segment(&self, blob: &Blob, course: &Arc<Course>) -> Result<Segment, RecallError> {
         let mut changes = self.context.spool.changes();
         let mut room_deadline = std::pin::pin!(tokio::time::sleep(SPOOL_ROOM_WAIT_MAX));
@@ -384,10 +384,10 @@ impl Recalls {
         }
     }
 
-    /// Orders what comes after `end`, the end of an operation, if that is not too early.
+    /// Orders the operation after `end`, the end of another one, if it is not too early for that.
     ///
-    /// Room is not waited for: if everybody held on to one segment until there was room for the next, there never would
-    /// be any.
+    /// Does not wait for room: if every client held one segment until there was room for the next, there never would be
+    /// any.
     async fn order_ahead(&self, blob: &Blob, course: &Arc<Course>, end: u64) {
         if let Some(at) = course.ahead(end)
             && let Ok(segment) = self.order(blob, course, at).await
@@ -396,14 +396,14 @@ impl Recalls {
         }
     }
 
-    /// The segment with payload byte `at` that the spool has, or the first one of a new operation.
+    /// The segment with payload byte `at`, if the spool has it, or the first segment of a new operation.
     async fn order(&self, blob: &Blob, course: &Arc<Course>, at: u64) -> Result<Segment, RecallError> {
-        // One at a time looks and orders, so that clients of the same bytes order them once.
+        // One caller at a time looks and orders, so that clients of the same bytes order them once.
         let _turn = self.context.recall_order.lock().await;
         if let Some(segment) = self.found(blob, at) {
             return Ok(segment);
         }
-        // The first one goes where the blob lay a moment ago; stacks may have moved since.
+        // The first operation uses the caller's recent lookup of the blob; before later ones, stacks may have moved.
         let blob = if course.begins_again() { self.context.as_it_lies(blob).await } else { blob.clone() };
         let operation = course.operation(at);
         let (range, is_last) = (operation.range(), operation.is_in_last_segment());
@@ -428,8 +428,8 @@ impl Recalls {
         Ok(Segment { reader, refused, joined: false, is_last })
     }
 
-    /// Keeps the segments that an operation goes on to, as long as its client is there, and has the next operation
-    /// ordered before this one ends.
+    /// Keeps the segments with which an operation continues, as long as its client is there, and orders the next
+    /// operation before this one ends.
     fn follower(&self, blob: &Blob, course: &Arc<Course>, refused: &Arc<OnceLock<Rejection>>) -> SegmentFollower {
         let (recalls, blob, refused) = (self.clone(), blob.clone(), Arc::clone(refused));
         let course = Arc::downgrade(course);

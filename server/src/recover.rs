@@ -1,4 +1,4 @@
-//! `larder recover`: a catalog that is lost is made again, while no server runs.
+//! `larder recover`: recreates a lost catalog while no server runs.
 //!
 //! 1. From its journal in the workshop, or a copy that the operator names, whichever is newer: the catalog as of a
 //!    batch. What the log of small objects has beyond that follows on it. If the workshop is whole, that is all there
@@ -13,12 +13,13 @@
 //! 4. The recovered catalog takes the workshop's mark for its own. Staged files that it does not know stay where they
 //!    are.
 //!
-//! One group is awake at a time (`offline_rack.rs`), so that no more drives are active than any domain allows.
+//! One group is awake at a time (`offline_rack.rs`), so the number of active drives is within the limit of every
+//! domain.
 //!
 //! A recovery is a function of its sources: drives, workshop, and the copy that is named. None of them is changed: the
 //! log is read and not written (`recover/sources.rs`), no drive is written to, and nothing is removed. The catalog that
-//! is replaced is no source. The new one is made beside it and gets its name as the last step (`recover/publish.rs`).
-//! So a recovery can be killed at any moment, and repeated at any time, with the same result.
+//! is replaced is not a source. The new one is made beside it and gets its name as the last step
+//! (`recover/publish.rs`). So a recovery can be killed at any moment, and repeated at any time, with the same result.
 
 mod copies;
 mod drives;
@@ -52,22 +53,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use workshop::{Staging, Survey};
-/// The time between two lines in the log about how far a start is with making the catalog again.
+/// The time between two log lines about the progress of a start that recreates the catalog.
 const PROGRESS: Duration = Duration::from_secs(5);
-/// Files of the drives that are open at once.
+/// Files on the drives that are open at once.
 const OPEN_FILES: usize = 256;
 
-/// Makes the catalog of `dir`, which no server holds, again. No drive is awake afterwards.
+/// Recreates the catalog of `dir`, which no server holds. No drive is awake afterwards.
 ///
 /// # Errors
-/// [`ServerError`], an interruption (SIGINT, SIGTERM) among them; the data directory is as it was then, but for drafts
-/// that the next try removes, or has no catalog, and the next try makes it.
+/// [`ServerError`], also after an interruption (SIGINT, SIGTERM). The data directory is then unchanged except for
+/// drafts, which the next try removes; or it has no catalog, and the next try makes it.
 pub fn recover_directory<'a>(
     dir: &'a DataDir,
     options: &'a Options,
     watch: &'a (dyn Fn(Step<'_>) + Sync),
 ) -> BoxFuture<'a, Result<Report, ServerError>> {
-    // Boxed, so that it is compiled in this crate and not in that of its caller.
+    // Boxed, so that it is compiled in this crate and not in the caller's.
     Box::pin(async move {
         let mut rack = OfflineRack::of(dir, OPEN_FILES);
         let done = unless_interrupted(recover(dir, &mut rack, options, watch)).await;
@@ -129,19 +130,20 @@ async fn recover(
     Ok(report)
 }
 
-/// Makes the catalog of `dir` again from the workshop alone, if that leads to the last acknowledged batch: from the
-/// newest snapshot, the journal, and the log, the last batch of which always stays there. What there was is kept under
-/// another name, which is the answer, and stays as it is if the workshop lacks something, or an older catalog has been
-/// used since and has acknowledged what this one would not have (`None`). No drive is woken.
+/// Recreates the catalog of `dir` from the workshop alone, if that leads to the last acknowledged batch: from the
+/// newest snapshot, the journal, and the log, which always keeps its last batch. The old catalog is kept under another
+/// name, which is returned (empty without an old catalog). `None`, and nothing is changed, if the workshop lacks
+/// something, or if an older catalog has been used since and has acknowledged batches that this one would lack. No
+/// drive is woken.
 ///
 /// # Errors
-/// [`ServerError`]; the catalog is as it was, or missing, and the next try makes it.
+/// [`ServerError`]; the catalog is unchanged, or it is missing and the next try makes it.
 pub(crate) async fn from_workshop(dir: &DataDir) -> Result<Option<String>, ServerError> {
     let (place, draft) = (dir.catalog(), dir.catalog().with_file_name(DRAFT));
     remove_drafts(&place)?;
     let found = files_in(&dir.workshop().join(JOURNAL))?;
     let segments: Vec<PathBuf> = found.segments.into_iter().map(|(_, path)| path).collect();
-    // Where the newest is damaged, the one before leads to the same end.
+    // If the newest is damaged, the one before it leads to the same result.
     for (_, snapshot) in found.snapshots.iter().rev() {
         let is_complete = match load_snapshot(snapshot, &segments, &draft, &mut Progress::default().shown()) {
             Ok(loaded) if loaded.rack == dir.rack_uuid().0 => loaded.damaged == 0 && is_led_to_by(dir, &draft).await?,
@@ -177,7 +179,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Says it every [`PROGRESS`].
+    /// Logs the progress every [`PROGRESS`].
     fn shown(&mut self) -> impl FnMut(u64, u64) {
         |done, records| {
             let now = clock::monotonic();
@@ -189,7 +191,7 @@ impl Progress {
     }
 }
 
-/// Whether the draft, with what the log of `dir` has beyond it, has everything; it is ready to be the catalog then.
+/// True if the draft, with the batches that only the log of `dir` has, is complete; it is then ready to be the catalog.
 async fn is_led_to_by(dir: &DataDir, draft: &Path) -> Result<bool, ServerError> {
     let Some(log) = IntakeLog::look_at_all(dir)? else { return Ok(false) };
     let mut report = Report::default();
@@ -207,7 +209,7 @@ async fn is_led_to_by(dir: &DataDir, draft: &Path) -> Result<bool, ServerError> 
 /// Step 3: the catalog learns what the drives have beyond it. `order` is an empty store, of no use afterwards.
 ///
 /// # Errors
-/// [`ServerError`]; the catalog is of no use then.
+/// [`ServerError`]; the catalog is useless then.
 pub async fn reconcile(
     rack: Rack<'_>,
     based: Based<'_>,
@@ -224,8 +226,8 @@ pub async fn reconcile(
     Ok(())
 }
 
-/// Makes the draft of the newest of the snapshots that are whole, with what the journal has since, and says where that
-/// snapshot was; `None` if there is none.
+/// Makes the draft from the newest valid snapshot and the journal since then, and returns the place of that snapshot;
+/// `None` without a snapshot.
 async fn base(
     (dir, rack): (&DataDir, &mut OfflineRack),
     options: &Options,
@@ -261,7 +263,7 @@ fn files_in(journal: &Path) -> Result<JournalFiles, ServerError> {
     JournalFiles::list(journal).map_err(|error| io_error("listing", journal, error))
 }
 
-/// Those of the snapshots that were `found` that are whole, and of this rack.
+/// The snapshots among `found` that are undamaged and of this rack.
 fn usable(
     dir: &DataDir,
     found: &JournalFiles,
@@ -283,25 +285,25 @@ fn unusable(path: &Path, why: &str) -> ServerError {
     ServerError::Refused(format!("{}: {why}", path.display()))
 }
 
-/// The draft as a catalog.
+/// The draft, opened as a catalog.
 struct Opened {
     catalog: Catalog,
     /// The number of the last batch that it knows.
     known_until: Sequence,
-    /// The log ends with what an older catalog has acknowledged, which this one has not.
+    /// True if the log ends with batches that an older catalog has acknowledged, and this one lacks.
     is_in_use_aside: bool,
 }
 
-/// What becomes of records that a draft lacks, as its digest shows.
+/// The treatment of records that a draft lacks, as its digest shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
-    /// The catalog says that it is incomplete.
+    /// The catalog reports that it is incomplete.
     IsKnown,
     /// It counts as complete.
     IsGivenUp,
 }
 
-/// The draft as a catalog, with what `log` has beyond it. From here on nothing is logged.
+/// Opens the draft as a catalog, with the batches that only `log` has. From here on nothing is logged.
 async fn opened(
     draft: &Path,
     log: Option<&Arc<IntakeLog>>,
@@ -325,16 +327,16 @@ async fn opened(
     let known_until = Store::sequence(&*store);
     let catalog = Catalog::open(store).await?;
     if let Some(why) = &report.behind_log {
-        // Its own batches have higher numbers than those that it lacks, so that the log does not show it any more.
+        // Its new batches have higher numbers than those that it lacks, so the log no longer shows the gap.
         catalog.set_found_older(Some(why)).await?;
     }
     Ok(Opened { catalog, known_until, is_in_use_aside })
 }
 
-/// Step 4, and what a catalog has beyond its records. `staged` is the disk of staged files, if that is not lost.
+/// Step 4, and the state of a catalog beyond its records. `staged` is the disk of staged files, unless that is lost.
 ///
 /// # Errors
-/// [`ServerError`]; the catalog is of no use then.
+/// [`ServerError`]; the catalog is useless then.
 pub async fn finish(
     uuid: RackUuid,
     catalog: &Catalog,
@@ -364,7 +366,7 @@ pub async fn finish(
     if has_all && catalog.runs().await?.unwrap_or_default().iter().any(|run| marked.contains(run)) {
         return Ok(());
     }
-    // Without a run of its own nothing that the catalog does not know there is garbage.
+    // Without its own run, no file that the catalog does not know is garbage.
     catalog.set_runs(&[]).await?;
     if !marked.is_empty() {
         catalog.set_adopted_marks(&Vec::from_iter(marked)).await?;
@@ -372,7 +374,7 @@ pub async fn finish(
     Ok(())
 }
 
-/// Counts the starts that the recovery took: of disks, which run as fast as life.
+/// Counts the starts that the recovery took. Real disks run in real time.
 async fn count_starts(rack: &OfflineRack, catalog: &Catalog) -> Result<(), ServerError> {
     let today = boot::modelled_now(catalog, wall_ms(), 1).await?.day();
     for (drive, starts) in rack.starts() {

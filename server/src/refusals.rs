@@ -1,12 +1,12 @@
-//! Why the last recalls of blobs came to nothing, for clients that come back.
+//! The reasons that the last recalls of blobs failed, for clients that come back.
 //!
-//! A client that would wait for too long is asked to come later, and its recall goes on. If that comes to nothing, the
-//! client is not there to hear why; and when it comes back, it would wait for too long once more. So the reason is
-//! kept, and the client gets it instead of the time to come again. The next recall goes on all the same.
+//! A client that would wait too long is asked to come later, and its recall continues. If the recall fails, the client
+//! is not there to receive the reason; and when it comes back, it would wait too long again. So the reason is kept, and
+//! the client gets it instead of another time to come later. The next recall continues nevertheless.
 //!
 //! A reason is kept for [`REASON_KNOWN_FOR`], or until bytes of the blob are read or a drive is back
-//! ([`Refusals::forget_all`]): then they may be readable again. At most `REFUSALS_MAX` blobs are remembered; beyond,
-//! the first of them are forgotten.
+//! ([`Refusals::forget_all`]): then they may be readable again. At most `REFUSALS_MAX` blobs are remembered; beyond
+//! that, the first of them are forgotten.
 
 use engine::Rejection;
 use engine::recall::REASON_KNOWN_FOR;
@@ -16,13 +16,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use tokio::time::Instant;
 
-/// Blobs that are remembered.
+/// The most blobs that are remembered.
 const REFUSALS_MAX: usize = 4_096;
 
-/// Why a recall came to nothing.
+/// The reason that a recall failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// The rack gave it up.
+    /// The rack rejected it.
     #[error("{0}")]
     Rack(Rejection),
     /// The spool failed.
@@ -30,7 +30,7 @@ pub enum Why {
     Spool(String),
 }
 
-/// The payload bytes that a recall did not bring, the reason, and when that was.
+/// The payload bytes that a recall did not bring, the reason, and the time.
 #[derive(Debug)]
 struct Refusal {
     range: Range<u64>,
@@ -38,14 +38,14 @@ struct Refusal {
     at: Instant,
 }
 
-/// The last recall of each blob that came to nothing.
+/// The last failed recall of each blob.
 #[derive(Debug, Default)]
 pub struct Refusals {
     known: Mutex<BTreeMap<BlobId, Refusal>>,
 }
 
 impl Refusals {
-    /// A recall did not bring the payload bytes `range` of `blob`.
+    /// Records that a recall did not bring the payload bytes `range` of `blob`.
     pub fn met(&self, blob: BlobId, range: Range<u64>, why: Why, at: Instant) {
         let mut known = self.known.lock();
         known.insert(blob, Refusal { range, why, at });
@@ -55,7 +55,7 @@ impl Refusals {
         assert!(known.len() <= REFUSALS_MAX, "memory is bounded");
     }
 
-    /// The payload bytes `range` of `blob` could be read.
+    /// Records that the payload bytes `range` of `blob` could be read.
     pub fn forget(&self, blob: BlobId, range: &Range<u64>) {
         let mut known = self.known.lock();
         if known.get(&blob).is_some_and(|refusal| overlap(&refusal.range, range)) {
@@ -63,12 +63,12 @@ impl Refusals {
         }
     }
 
-    /// A drive is back, or another one is in its place: what could not be read may be readable.
+    /// Forgets all reasons: a drive is back, or another one is in its place, so lost bytes may be readable.
     pub fn forget_all(&self) {
         self.known.lock().clear();
     }
 
-    /// Why the last recall of bytes within `range` of `blob` came to nothing, if it did.
+    /// The reason that the last recall of bytes within `range` of `blob` failed, if it did.
     pub fn within(&self, blob: BlobId, range: &Range<u64>, now: Instant) -> Option<Why> {
         let known = self.known.lock();
         let refusal = known.get(&blob).filter(|refusal| overlap(&refusal.range, range))?;

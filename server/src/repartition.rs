@@ -1,22 +1,23 @@
-//! Repartition jobs: records that lie over the groups of the rack are brought where another key wants them, inside the
-//! rack (the engine decides, [`engine::repartition`]; `batch` knows records; `docs/repartition.md` is for users).
+//! Repartition jobs move records between the groups of the rack, so that these are stored by another key; the data does
+//! not leave the rack (the engine decides, [`engine::repartition`]; `batch` handles records; `docs/repartition.md` is
+//! for users).
 //!
-//! - `plan.rs` what a request means, what it would read, what each strategy would cost; `places.rs` and `input.rs`
-//!   where it reads and writes; `sample.rs` does to some records what is to be done to all, and measures it;
-//!   `expected.rs` what is then expected of all; `memory.rs` its share of memory;
-//! - `checkpoint.rs` how far a job is, as the catalog keeps it, `restore.rs` saves it and has a job find back to it,
-//!   `resume.rs` what it then goes on from;
+//! - `plan.rs` the meaning of a request, its input, and the cost of each strategy; `places.rs` and `input.rs` where it
+//!   reads and writes; `sample.rs` processes a few records like the job would, and measures that; `expected.rs`
+//!   extrapolates to all records; `memory.rs` its share of memory;
+//! - `checkpoint.rs` the progress of a job, as the catalog stores it; `restore.rs` saves and restores it; `resume.rs`
+//!   the state from which a job then resumes;
 //! - `lifecycle.rs` a job from its turn to its end, `finish.rs` publishing and rolling back, `shared.rs` its record in
 //!   the catalog, `report.rs` JSON;
-//! - `runner.rs` the steps that the engine orders, `class_steps.rs` how one class carries them out, `job_work.rs` what
-//!   the classes share; `reader.rs` and `source.rs` input, `buffer.rs` what is held meanwhile, `writer.rs` output and
-//!   runs;
-//! - here: what users ask of jobs.
+//! - `runner.rs` the steps that the engine orders, `class_steps.rs` how one class carries them out, `job_work.rs` the
+//!   state that the classes share; `reader.rs` and `source.rs` input, `buffer.rs` records held in memory, `writer.rs`
+//!   output and runs;
+//! - here: the commands of users.
 //!
-//! Invariants: a job's output is in the hidden bucket until all of it is there and its tally is that of the input; then
-//! it is published, and only then is input removed, if that was asked. Before that, whatever ends a job rolls it back:
-//! nothing of it is left but its record. A job that the server's end interrupted goes on from its last checkpoint, or
-//! begins anew.
+//! Invariants: a job's output stays in the hidden bucket until all of it is there and its checksum equals that of the
+//! input. Then it is published, and only after that is the input removed, if the request asks for that. A job that ends
+//! before it is published is rolled back: only its record remains. A job that is interrupted by the end of the server
+//! resumes from its last checkpoint, or restarts.
 
 mod buffer;
 mod checkpoint;
@@ -54,36 +55,36 @@ use report::Kept;
 use shared::{Jobs, Task, json, kept, name};
 use std::sync::Arc;
 
-/// Jobs that are over and still remembered.
+/// Finished jobs that are remembered.
 const REMEMBERED: usize = 100;
 
-/// Why something is not done.
+/// Why a command is not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// There is no such job.
+    /// No job has this number.
     #[error("there is no job {0}")]
     Unknown(u64),
-    /// It cannot be done, for this reason.
+    /// The command cannot be carried out, for this reason.
     #[error("{0}")]
     Refused(String),
-    /// The catalog does not answer.
+    /// The catalog failed.
     #[error("catalog: {0}")]
     Catalog(#[from] CatalogError),
 }
 
-/// The repartition jobs of a server. A clone is another handle on the same.
+/// The repartition jobs of a server. Clones are handles on the same jobs.
 #[derive(Clone)]
 pub struct Repartitions {
     shared: Arc<Jobs>,
 }
 
 impl Repartitions {
-    /// Takes up what the last server left: what was being published is published before this ends; what was interrupted
-    /// goes on from its last checkpoint or begins anew, and what was being removed goes on, after it. A job that cannot
-    /// be taken up keeps nobody from the others.
+    /// Takes up the jobs of the last server: output that was being published is published before this returns.
+    /// Afterwards interrupted jobs resume from their last checkpoint or restart, and removals continue. A job that
+    /// cannot be taken up does not stop the others.
     ///
     /// # Errors
-    /// [`CatalogError`], if it is not known which jobs there are.
+    /// [`CatalogError`], if the jobs cannot be listed.
     pub async fn start(context: Context, world: WorldHandle, spec: RackSpec) -> Result<Self, CatalogError> {
         let jobs = Self { shared: Arc::new(Jobs::new(context, world, spec)) };
         for job in jobs.shared.context.catalog.jobs().await? {
@@ -105,7 +106,7 @@ impl Repartitions {
         match job.state {
             JobState::Running => self.shared.spawn(job),
             JobState::Paused => {
-                // Nobody has it go on before that is done.
+                // The lock keeps the job from being resumed before that is done.
                 let lock = self.shared.lock(number).await;
                 self.in_background(async move {
                     let _lock = lock;
@@ -127,7 +128,7 @@ impl Repartitions {
         Ok(())
     }
 
-    /// Does something that nobody waits for. What does not succeed is done by the next start.
+    /// Runs a task that no caller waits for. The next start retries it if it fails.
     fn in_background(&self, what: impl Future<Output = Result<(), CatalogError>> + Send + 'static) {
         (self.shared.context.spawn)(Box::pin(async move {
             if let Err(error) = what.await {
@@ -136,7 +137,7 @@ impl Repartitions {
         }));
     }
 
-    /// The server is about to end, as it was asked to: no job is to be blamed for that.
+    /// Records that the server is about to end as requested, so that no running job is blamed for it.
     ///
     /// # Errors
     /// [`CatalogError`].
@@ -147,13 +148,13 @@ impl Repartitions {
         Ok(())
     }
 
-    /// Plans `request` and, unless it is only to be planned, begins it.
+    /// Plans `request` and, unless it is a dry run, starts the job.
     ///
     /// # Errors
-    /// [`JobError::Refused`] with what is wrong with it.
+    /// [`JobError::Refused`] with the mistake in the request.
     pub async fn ask(&self, request: Request) -> Result<JobReport, JobError> {
         let Jobs { context, world, spec, .. } = &*self.shared;
-        // A job that is to be carried out is sampled when its turn comes.
+        // A job that is to be carried out takes its sample when its turn comes.
         let figures = if request.dry_run { Figures::Sample(PriorityClass::Client) } else { Figures::Assume };
         let survey = plan::survey(context, world, spec, (&request, figures), None).await;
         let survey =
@@ -184,7 +185,7 @@ impl Repartitions {
         Ok(self.report_of(&job).await)
     }
 
-    /// All jobs that are remembered, by number.
+    /// All remembered jobs, by number.
     ///
     /// # Errors
     /// [`JobError::Catalog`].
@@ -205,8 +206,8 @@ impl Repartitions {
         Ok(self.report_of(&found).await)
     }
 
-    /// Halts a job: what is in service comes to its end, and nothing else is begun. What it has done stays, as long as
-    /// the server runs, and what it buffers as well: others wait for it. One that has not begun lets others go first.
+    /// Pauses a job: operations in service finish, and no others start. Its results stay while the server runs, and so
+    /// does its buffer: other jobs wait for it. A job that has not started lets others go first.
     ///
     /// # Errors
     /// [`JobError::Refused`] if there is nothing to pause.
@@ -217,10 +218,10 @@ impl Repartitions {
         self.show(job).await
     }
 
-    /// Has a paused job go on, or one whose output could not be published try again.
+    /// Resumes a paused job, or retries to publish the output of a job.
     ///
     /// # Errors
-    /// [`JobError::Refused`] if it does neither.
+    /// [`JobError::Refused`] if the job is neither paused nor waiting to publish.
     pub async fn resume(&self, job: u64) -> Result<JobReport, JobError> {
         let lock = self.shared.lock(job).await;
         let found = self.shared.context.catalog.job(job).await?.ok_or(JobError::Unknown(job))?;
@@ -247,14 +248,14 @@ impl Repartitions {
         self.show(job).await
     }
 
-    /// Ends a job and rolls it back. One that works comes to its end a little later.
+    /// Cancels a job and rolls it back. A job at work ends a little later.
     ///
     /// # Errors
-    /// [`JobError::Refused`] if it is over, or clients see some of its output already.
+    /// [`JobError::Refused`] if it has ended, or clients see some of its output already.
     pub async fn cancel(&self, job: u64) -> Result<JobReport, JobError> {
         let _lock = self.shared.lock(job).await;
         let found = self.shared.context.catalog.job(job).await?.ok_or(JobError::Unknown(job))?;
-        // Paused until it is over: a start that comes in between neither begins it anew nor takes what is left of an
+        // Paused until it has ended: a server that starts in between neither restarts the job nor takes the rest of an
         // output for all of it.
         let found = match found.state {
             JobState::Running => self.change(job, JobState::Running, JobState::Paused).await?,
@@ -289,7 +290,7 @@ impl Repartitions {
         Ok(changed)
     }
 
-    /// Reports to the engine what happened to a job; false if it has no task.
+    /// Reports an event of a job to the engine; false if the job has no task.
     fn report(&self, job: u64, event: JobEvent) -> bool {
         let has_task = self.shared.running.lock().contains_key(&job);
         if has_task {

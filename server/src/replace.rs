@@ -1,5 +1,5 @@
-//! An empty directory in the place of a drive that failed becomes that drive: it gets the drive's label. One that has
-//! the label of the very drive that failed is that drive, and is taken back with all that is on it.
+//! An empty directory in the place of a failed drive becomes that drive: it gets the drive's label. A directory with
+//! the label of the failed drive itself is that drive, and is taken back with its contents.
 //!
 //! Invariants: a directory is labelled only if it is empty (but for what a fresh file system has); no directory is
 //! created; a label is never overwritten; a directory that another server owns is left untouched. A label of zeros is
@@ -19,27 +19,27 @@ use std::path::Path;
 /// The entries of a file system that was just made.
 const FRESH: &str = "lost+found";
 
-/// What is in the place of a drive that failed.
+/// The drive that is in the place of a failed drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// Another drive, with nothing on it, and its UUID.
+    /// Another drive, which is empty, and its UUID.
     Another(DriveUuid),
-    /// The very drive that failed, and its UUID.
+    /// The failed drive itself, and its UUID.
     Itself(DriveUuid),
 }
 
 impl Taken {
-    /// The place of the drive as `report` says it, with what is in it from now on.
+    /// The place of the drive as in `report`, with the drive that is in it from now on.
     pub(crate) fn report(self, drive: DriveReport) -> ReplacedReport {
         let taken = if matches!(self, Self::Itself(_)) { "itself" } else { "another" };
         ReplacedReport { taken: taken.to_owned(), drive }
     }
 
-    /// Has `catalog` remember it in the place of `drive`; the bytes of stacks that are lost, at least until they are
-    /// looked for. None if that one has not failed.
+    /// Records it in `catalog` in the place of `drive`. Returns the bytes of stacks that are lost, at least until they
+    /// are looked for; `None` if `drive` has not failed.
     ///
     /// # Errors
-    /// The catalog's. It may be remembered or not.
+    /// Those of the catalog. It may be recorded or not.
     pub(crate) async fn remember(self, catalog: &Catalog, drive: DriveId) -> Result<Option<u64>, CatalogError> {
         match self {
             Self::Another(uuid) => catalog.replace_drive(drive, uuid.0).await,
@@ -48,14 +48,14 @@ impl Taken {
     }
 }
 
-/// Why a drive in service is not replaced.
+/// The refusal to replace a drive in service.
 pub(crate) fn not_failed(drive: DriveId) -> String {
     let number = drive.0;
     format!("drive {number} has not failed; if it will not come back, run `larder drive fail {number}` first")
 }
 
-/// Why a drive is not given up without `--force`: its group would have fewer drives in service than a blob has stacks.
-/// None if there are enough, or if the drive is a spare.
+/// The refusal to give up a drive without `--force`: its group would have fewer drives in service than a blob has
+/// stacks. `None` if there are enough, or if the drive is a spare.
 pub(crate) fn leaves_too_few(group: GroupId, drive: DriveId, left: GroupLeft) -> Option<String> {
     (!left.is_enough()).then(|| {
         format!(
@@ -75,8 +75,8 @@ fn drives(number: usize) -> String {
     format!("{number} drive{}", if number == 1 { "" } else { "s" })
 }
 
-/// Why no other drive takes the place of one that the rack gave up by itself: blobs lack stacks on the drives `unbuilt`
-/// as well.
+/// The refusal to put another drive in the place of one that the rack gave up by itself: blobs lack stacks on the
+/// drives `unbuilt` as well. `None` if there are no such drives.
 pub(crate) fn is_needed(drive: DriveId, unbuilt: &[u32]) -> Option<String> {
     let number = drive.0;
     (!unbuilt.is_empty()).then(|| {
@@ -88,7 +88,7 @@ pub(crate) fn is_needed(drive: DriveId, unbuilt: &[u32]) -> Option<String> {
     })
 }
 
-/// Why a drive that failed is not retired.
+/// The refusal to retire a failed drive.
 pub(crate) fn has_failed(drive: DriveId) -> String {
     let number = drive.0;
     format!(
@@ -97,12 +97,12 @@ pub(crate) fn has_failed(drive: DriveId) -> String {
     )
 }
 
-/// What is in a directory that may be in the place of a drive that failed.
+/// The contents of a directory that may be in the place of a failed drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// The drive that failed.
     Itself(DriveUuid),
-    /// Nothing but a label of this place: a command that did not come to its end has left it there.
+    /// Nothing but a label of this place, left by a command that did not complete.
     Labelled(DriveUuid),
     /// Nothing.
     Nothing,
@@ -144,8 +144,8 @@ pub(crate) fn look(path: &Path, place: &Label, known: Option<DriveUuid>, claim: 
     }
 }
 
-/// Writes `fresh` into the directory `path` if there is nothing in it; what may be in it else, `look` says. The UUID
-/// on the label is the drive's.
+/// Writes `fresh` into the directory `path` if it is empty; `look` defines what else may be in it. The UUID on the
+/// label is the drive's.
 ///
 /// # Errors
 /// As those of `look`, and of the label. Nothing that was there is changed.
@@ -177,7 +177,7 @@ fn remove_blank_label(path: &Path) -> Result<(), String> {
     fs::remove_file(&at).map_err(|error| format!("removing the blank {}: {error}; remove it", at.display()))
 }
 
-/// Everything in the directory `path`, by name, but for what a fresh file system has.
+/// Everything in the directory `path`, by name, except the entries of a fresh file system.
 fn names_in(path: &Path) -> Result<Vec<String>, String> {
     let look = || -> io::Result<Vec<String>> {
         let mut names = Vec::new();
@@ -202,7 +202,7 @@ fn names_in(path: &Path) -> Result<Vec<String>, String> {
     })
 }
 
-/// Why a directory is not replaced by a disk.
+/// The refusal to replace a directory by a disk.
 pub(crate) fn not_a_disk(drive: DriveId, path: &Path) -> String {
     format!(
         "the place of drive {} is the directory {}; mount the new drive there, and leave --path and --wipe out, which \
@@ -212,7 +212,7 @@ pub(crate) fn not_a_disk(drive: DriveId, path: &Path) -> String {
     )
 }
 
-/// Whether `drive` is a device.
+/// True if `drive` is a device.
 pub(crate) fn is_device(rack: &RackSpec, drive: DriveId) -> bool {
     rack.drive(drive).path.as_deref().is_some_and(|path| disk::device::is_device(Path::new(path)))
 }

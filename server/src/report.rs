@@ -1,8 +1,7 @@
 //! The server's reports about itself: the answers of the admin API, printed by `larder status`, `explain`, `drive
 //! list`, `user`, `scrub`.
 //!
-//! Times say which time they are in: `_ms` and `_s` of the wall, `modelled_` of the hardware (they differ by the time
-//! scale).
+//! Times name their clock: `_ms` and `_s` are wall time, `modelled_` is the hardware's (they differ by the time scale).
 
 mod scrub;
 mod temperature;
@@ -25,7 +24,7 @@ use std::fmt;
 pub struct Status {
     /// The rack's name.
     pub rack: String,
-    /// Modelled seconds since the rack came into being.
+    /// Modelled seconds since the rack was created.
     pub modelled_s: f64,
     /// Wall clock, milliseconds of the Unix epoch.
     pub wall_ms: u64,
@@ -35,16 +34,16 @@ pub struct Status {
     pub uptime_s: f64,
     /// The workshop.
     pub workshop: WorkshopStatus,
-    /// What was read ahead of what clients asked for.
+    /// Reading ahead of clients' requests.
     #[serde(default)]
     pub read_ahead: ReadAheadStatus,
-    /// The checks of what is staged.
+    /// The checks of staged data.
     #[serde(default)]
     pub checks: ChecksStatus,
-    /// The intake of small objects, if there is one.
+    /// The intake of small objects, if any.
     #[serde(default)]
     pub intake: Option<IntakeStatus>,
-    /// The journal of the catalog, if there is one.
+    /// The journal of the catalog, if any.
     pub journal: Option<JournalReport>,
     /// Connections and requests of S3.
     pub front: FrontStatus,
@@ -53,34 +52,35 @@ pub struct Status {
     pub tls: Option<TlsStatus>,
     /// Power now.
     pub power: PowerStatus,
-    /// Drives by what they are doing.
+    /// Drives by state.
     pub drives: DriveCounts,
-    /// Groups, and how many of them were ever woken.
+    /// Groups, and the number of them that were ever woken.
     #[serde(default)]
     pub groups: GroupCounts,
-    /// Drives that failed for good, as far as something is left to rebuild or was rebuilt since the server started.
+    /// Drives that failed permanently or retire, if something is left to rebuild or was rebuilt since the server
+    /// started.
     pub rebuilds: Vec<RebuildReport>,
     /// The scrub of the rack.
     #[serde(default)]
     pub scrub: ScrubStatus,
-    /// Blobs that have lost stacks with drives that failed.
+    /// Blobs that have lost stacks with failed drives.
     #[serde(default)]
     pub exposed: ExposureReport,
-    /// One row a class.
+    /// One row for each class.
     pub classes: Vec<ClassStatus>,
-    /// The time that a group is expected to take for its way up and down.
+    /// The expected time for a group to wake and to rest.
     #[serde(default)]
     pub switch: SwitchStatus,
     /// Counts since the server started.
     pub totals: Totals,
     /// Capacity and contents of the rack, in stack bytes.
     pub capacity: CapacityStatus,
-    /// Things an operator should know, in words, each with its mend.
+    /// Sentences that an operator should know, each with its fix.
     pub warnings: Vec<String>,
     /// The condition of each of these warnings, in the same order.
     #[serde(default)]
     pub conditions: Vec<Condition>,
-    /// Notes on the server's configuration that are worth a sentence though nothing is wrong.
+    /// Notes on the server's configuration that are worth a sentence although nothing is wrong.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -100,12 +100,12 @@ impl Status {
 pub struct WorkshopStatus {
     /// Bytes staged.
     pub staged_bytes: u64,
-    /// Versions staged. Files of uploads in parts, of PUTs under way, and of what was just moved or deleted are among
-    /// the bytes, and not among these.
+    /// Versions staged. Files of uploads in parts, of PUTs under way, and of versions just moved or deleted count among
+    /// the bytes, but not here.
     pub staged_count: u64,
     /// Uploads in parts that are neither completed nor aborted.
     pub uploads: u64,
-    /// Bytes of their parts, which are among those staged.
+    /// Bytes of their parts, which are included in the staged bytes.
     pub upload_bytes: u64,
     /// Room for staged objects.
     pub capacity_bytes: u64,
@@ -113,45 +113,45 @@ pub struct WorkshopStatus {
     pub spool_bytes: u64,
     /// Room for recalls.
     pub spool_capacity_bytes: u64,
-    /// Migration writes from composing to their end.
+    /// Migration writes under way, from composing to their end.
     pub migrations_under_way: u64,
-    /// Bytes of hot objects that moved since the server started, since the workshop was above its critical share and
+    /// Bytes of hot objects that moved since the server started, because the workshop was above its critical share and
     /// nothing else was left to move.
     #[serde(default)]
     pub hot_moved_bytes: u64,
 }
 
-/// What was read ahead of what clients asked for. Counts are since the server started.
+/// Reading ahead of clients' requests. Counts are since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadAheadStatus {
-    /// Objects.
+    /// Objects that were read ahead.
     pub objects: u64,
-    /// GETs that found what was read for them.
+    /// GETs that found bytes that were read ahead for them.
     pub hits: u64,
-    /// Bytes, in whole stripes.
+    /// Bytes that were read ahead, in whole stripes.
     pub read_bytes: u64,
-    /// Bytes that clients have taken of it.
+    /// Bytes of those that clients have taken.
     pub used_bytes: u64,
-    /// Bytes of objects that went before anybody took them.
+    /// Bytes of objects that were evicted before a client took them.
     pub wasted_bytes: u64,
-    /// The room of what waits to be asked for.
+    /// The room of data that waits to be requested.
     pub waiting_bytes: u64,
 }
 
-/// The passes in which all that is staged is read and checked. Spans are wall seconds.
+/// The passes in which all staged data is read and checked. Durations are wall seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChecksStatus {
     /// `off`, `waiting for its time`, `running`, `overdue`, `paused for clients`, or `waiting for migration`.
     pub state: String,
-    /// The period of passes; 0 if there are none.
+    /// The period of passes; 0 without passes.
     pub every_s: f64,
-    /// The load when it was measured last: the share of the time in which a client used the workshop, in thousandths.
+    /// The last measured load: the share of the time in which a client used the workshop, in thousandths.
     pub load_permille: u32,
-    /// How long ago the pass under way, or the last one, began.
+    /// Time since the begin of the pass under way, or of the last one.
     pub begun_s_ago: Option<f64>,
-    /// How long ago the last pass ended that was read to its end.
+    /// Time since the end of the last complete pass.
     pub completed_s_ago: Option<f64>,
-    /// When the next one begins; `None` while one is under way.
+    /// Time until the next pass begins; `None` while one is under way.
     pub next_in_s: Option<f64>,
     /// Objects that this pass has checked.
     pub pass_objects: u64,
@@ -159,9 +159,9 @@ pub struct ChecksStatus {
     pub pass_bytes: u64,
     /// Those of them that were damaged.
     pub pass_damaged: u64,
-    /// Bytes that are left to it, as far as is known.
+    /// Bytes that remain for it, as far as is known.
     pub left_bytes: u64,
-    /// Passes that were read to their end since the server started.
+    /// Complete passes since the server started.
     pub passes: u64,
     /// Objects checked since then.
     pub objects: u64,
@@ -169,28 +169,28 @@ pub struct ChecksStatus {
     pub bytes: u64,
     /// Objects found to be damaged since then; they are in quarantine, or were.
     pub damaged: u64,
-    /// Pages read since then whatever the load, since the pass would not have been through in time.
+    /// Pages that were read since then regardless of the load, because the pass would not have ended in time.
     pub overdue_pages: u64,
-    /// Objects that went to the rack since then without being read again, since a check had them in memory.
+    /// Objects that went to the rack since then without being read again, because a check had them in memory.
     pub saved_reads: u64,
     /// Their bytes.
     pub saved_read_bytes: u64,
 }
 
-/// The intake: the log of small objects, and the shelves behind it. Counts are since the server started.
+/// The intake: the log of small objects, and its shelves. Counts are since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IntakeStatus {
     /// Copies of each small object that its drives hold.
     pub copies: u64,
     /// Its drives.
     pub drives: Vec<PoolDriveReport>,
-    /// How logging and transformation alternate: `ideal`, `acceptable`, or `bad`, when a log was full before one of
-    /// those before it was a shelf. `None` until a log was full; of two rotations the worse.
+    /// The alternation of logging and transformation: `ideal`, `acceptable`, or `bad`, when a log was full before an
+    /// earlier one was a shelf. `None` until a log was full; the worse of two rotations.
     pub alternation: Option<String>,
-    /// Logs that are not shelves yet, those on duty apart.
+    /// Logs that are not shelves yet, except those on duty.
     pub backlog: u64,
-    /// Logs that are shelves and kept all the same, since a newer or more complete catalog may need what is in them;
-    /// of two rotations the more. With 64 nothing more is taken in.
+    /// Logs that are shelves and still kept, because a newer or more complete catalog may need their contents; the
+    /// larger number of two rotations. At 64 nothing more is accepted.
     pub retained: u64,
     /// Bytes that wait to be written.
     pub queued_bytes: u64,
@@ -198,24 +198,24 @@ pub struct IntakeStatus {
     pub accepted: u64,
     /// Their bytes.
     pub accepted_bytes: u64,
-    /// Bytes written to all drives for each of those.
+    /// Bytes written to all drives for each of those bytes.
     pub write_amplification: f64,
-    /// Versions and files of which the only copy was lost, those included that the start found.
+    /// Versions and files whose only copy was lost, including those that the start found lost.
     pub losses: u64,
-    /// A drive is missing, or something of one was lost that the other rotation has not given back yet.
+    /// True if a drive is missing, or something of one was lost that the other rotation has not restored yet.
     pub incomplete: bool,
 }
 
-/// The journal beside the catalog, from which that is made again.
+/// The journal beside the catalog, from which the catalog can be made again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalReport {
     /// Bytes of the last snapshot.
     pub snapshot_bytes: u64,
-    /// Bytes of what was committed since.
+    /// Bytes that were committed since.
     pub batch_bytes: u64,
-    /// The two together are the catalog as it is; false until the first snapshot, and where one is due anew.
+    /// True if the two together are the current catalog; false until the first snapshot, and when a new one is due.
     pub leads_on: bool,
-    /// All that matters of the catalog is on drives as well: a copy of it, and of the changes since.
+    /// True if all that matters of the catalog is on drives as well: a copy of it, and of the changes since.
     #[serde(default)]
     pub on_drives: bool,
 }
@@ -225,14 +225,13 @@ pub struct JournalReport {
 pub struct PoolDriveReport {
     /// Its directory.
     pub place: String,
-    /// `logging`, `transforming`, `idle`, `asleep`, `lost`, if it failed, or `missing`, if it was not there at the
-    /// start.
+    /// `logging`, `transforming`, `idle`, `asleep`, `lost` if it failed, or `missing` if it was missing at the start.
     pub state: String,
-    /// `spinning`, `stopping`, `standby`, `waiting` (for a permit to start) or `starting`; `None` if nobody controls
-    /// its power.
+    /// `spinning`, `stopping`, `standby`, `waiting` (for a permit to start) or `starting`; `None` without power
+    /// control.
     #[serde(default)]
     pub power: Option<String>,
-    /// Why its last start or stop failed; `None` if it did not.
+    /// The reason that its last start or stop failed; `None` if it did not.
     #[serde(default)]
     pub power_failure: Option<String>,
     /// Starts on this day.
@@ -252,13 +251,13 @@ pub struct PoolDriveReport {
 pub struct FrontStatus {
     /// Connections now.
     pub connections: u64,
-    /// Of those, how many have no request under way.
+    /// Of those, connections without a request under way.
     pub idle_connections: u64,
     /// Their limit.
     pub connection_limit: u64,
     /// Requests now.
     pub requests: u64,
-    /// Of those, how many nobody signed.
+    /// Of those, unsigned requests.
     pub unsigned_requests: u64,
     /// Their limit.
     pub request_limit: u64,
@@ -298,19 +297,19 @@ pub struct HistogramReport {
 pub struct TlsStatus {
     /// Its file.
     pub certificate: String,
-    /// When the one in use was read, in milliseconds of the Unix epoch.
+    /// The time when the one in use was read, in milliseconds of the Unix epoch.
     pub loaded_ms: u64,
-    /// How many took the place of another since the server started.
+    /// Replacements of the certificate since the server started.
     pub reloads: u64,
-    /// Why the files that are there now are not in use, if they are not.
+    /// The reason that the present files are not in use, if they are not.
     pub problem: Option<String>,
 }
 
-/// The time that a group is expected to take for its way up and down, in wall seconds: by the drives' profile at first,
-/// then as it was measured of late.
+/// The expected time for a group to wake and to rest, in wall seconds: by the drives' profile at first, then by recent
+/// measurements.
 #[derive(Default, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SwitchStatus {
-    /// From standby to ready, while nothing else moves.
+    /// From standby to ready, without other groups at work.
     pub wake_s: f64,
     /// The same, beside other groups' work.
     pub wake_busy_s: f64,
@@ -321,22 +320,22 @@ pub struct SwitchStatus {
 /// Power, by the ledger.
 #[derive(Default, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerStatus {
-    /// Watts all drives draw now.
+    /// Power draw of all drives now, in watts.
     pub watts: f64,
-    /// Watts with every drive in standby that ever is.
+    /// Power draw with every drive in standby that can be, in watts.
     pub standby_watts: f64,
-    /// Drives spinning or spinning up; those without power control at all times.
+    /// Drives spinning or spinning up; drives without power control always count.
     pub active_drives: u64,
-    /// The most there may be.
+    /// Their maximum.
     pub active_drives_max: u64,
     /// Fuses that tripped since the server started. Always 0 unless something is very wrong.
     pub fuse_trips: u64,
-    /// Drives that would not stop, or do not say whether they did: they count as spinning.
+    /// Drives that would not stop, or that do not report whether they did: they count as spinning.
     #[serde(default)]
     pub unstopped_drives: u64,
 }
 
-/// Drives by what they are doing.
+/// Drives by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveCounts {
     /// Platters stopped.
@@ -347,9 +346,9 @@ pub struct DriveCounts {
     pub ready: u64,
     /// Not there.
     pub away: u64,
-    /// Failed for good, by the operator's word or the rack's.
+    /// Failed permanently, by the operator's command or the rack's decision.
     pub failed: u64,
-    /// Good, emptied by the operator's word, and out of service.
+    /// Good, emptied by the operator's command, and out of service.
     #[serde(default)]
     pub retired: u64,
     /// Without power control, and not in use: they count as spinning.
@@ -362,21 +361,21 @@ pub struct DriveCounts {
 pub struct GroupCounts {
     /// All of them.
     pub total: u64,
-    /// Those that were initialised: woken once, and the labels of their drives checked. The others are woken one after
+    /// Those that were initialised: woken once, with the labels of their drives checked. The others are woken one after
     /// the other.
     pub initialised: u64,
 }
 
-/// The objects that are lost: more stacks of their blobs than the code makes up for were on drives that failed.
+/// The objects that are lost: more stacks of their blobs than the code makes up for were on failed drives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostReport {
     /// The first of them, by name.
     pub objects: Vec<LostObjectReport>,
-    /// How many there are.
+    /// The number of lost objects.
     pub count: u64,
-    /// How many blobs they lie in.
+    /// The number of blobs that stored them.
     pub blobs: u64,
-    /// There are more such blobs than were looked into.
+    /// True if there are more such blobs than were examined.
     pub cut: bool,
 }
 
@@ -389,14 +388,14 @@ pub struct LostObjectReport {
     pub key: String,
     /// Its bytes.
     pub bytes: u64,
-    /// The blob that it lies in.
+    /// The blob that stored it.
     pub blob: String,
     /// The drives whose stacks of it are lost.
     pub drives: Vec<u32>,
 }
 
 impl LostReport {
-    /// Objects that are named.
+    /// The most objects that are named.
     pub(crate) const NAMED_MAX: usize = 10_000;
 
     pub(crate) fn of(lost: catalog::LostObjects) -> Self {
@@ -412,24 +411,24 @@ impl LostReport {
     }
 }
 
-/// How many blobs have lost how many stacks to drives that failed, as far as rebuilds have looked.
+/// Numbers of blobs that have lost stacks to failed drives, as far as rebuilds have looked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExposureReport {
-    /// By the number of stacks that they have lost, from 1 to r.
+    /// By the number of lost stacks, from 1 to r.
     pub blobs: Vec<u64>,
     /// Blobs that have lost more than r: data is lost.
     pub lost_blobs: u64,
 }
 
-/// The progress of rebuilding a drive that failed for good.
+/// The progress of rebuilding a drive that failed permanently, or of emptying one that retires.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(clippy::struct_excessive_bools)] // each is a fact of its own
+#[allow(clippy::struct_excessive_bools)] // each is a separate fact
 pub struct RebuildReport {
     /// The drive.
     pub drive: u32,
     /// Its group, on whose other drives it is rebuilt.
     pub group: u32,
-    /// Bytes of stacks that objects still have on it; 0 is done.
+    /// Bytes of stacks that objects still have on it; 0 when done.
     pub left_bytes: u64,
     /// Bytes of stacks that were rebuilt since the server started.
     pub rebuilt_bytes: u64,
@@ -439,36 +438,36 @@ pub struct RebuildReport {
     pub lost_blobs: u64,
     /// Blobs that wait for drives that are away, or for room.
     pub waiting_blobs: u64,
-    /// Those of them that no drive which is there has room for.
+    /// Those of them for which no present drive has room.
     #[serde(default)]
     pub unplaced_blobs: u64,
-    /// It is good, and its stacks move away since the operator retires it.
+    /// True if it is good, and its stacks move away because the operator retires it.
     #[serde(default)]
     pub retires: bool,
-    /// It was good, was emptied since the operator retired it, and is out of service.
+    /// True if it was good, was emptied because the operator retired it, and is out of service.
     #[serde(default)]
     pub retired: bool,
-    /// What is in its place: `itself`, `another` drive, which what was lost goes back to, or itself, which was given up
-    /// and is back (`returned`).
+    /// The drive in its place: `itself`; `another` drive, to which the lost data is restored; or itself, which was
+    /// given up and is back (`returned`).
     #[serde(default)]
     pub there: String,
-    /// Bytes of stacks that count on what is in its place.
+    /// Bytes of stacks that count as stored on the drive in its place.
     #[serde(default)]
     pub used_bytes: u64,
-    /// It is away.
+    /// True if it is away.
     #[serde(default)]
     pub away: bool,
     /// Drives that its group lacks to rebuild it: with fewer drives in service than a blob has stacks, no lost stack
     /// finds a place.
     #[serde(default)]
     pub lacks_drives: u64,
-    /// Nothing of it is being rebuilt, and something is left: for want of drives, or of room. The times below then say
-    /// nothing.
+    /// True if nothing of it is being rebuilt although something is left, for want of drives or of room. The times
+    /// below then mean nothing.
     #[serde(default)]
     pub stuck: bool,
-    /// Wall seconds that it may still take at least, if nothing is waited for.
+    /// Minimum wall seconds that remain, if nothing has to be waited for.
     pub left_min_s: f64,
-    /// The same at most, with everybody else taking their full shares.
+    /// Maximum wall seconds that remain, with all other work taking its full share.
     pub left_max_s: f64,
 }
 
@@ -483,7 +482,7 @@ pub struct ClassStatus {
     pub state: String,
     /// Operations queued: client, rebuild, background.
     pub queued: [u64; 3],
-    /// The group would sleep, and spins on since a drive of it has no starts left today.
+    /// True if the group would sleep, but keeps spinning because a drive of it has no starts left today.
     pub kept_spinning: bool,
 }
 
@@ -492,7 +491,7 @@ pub struct ClassStatus {
 pub struct Totals {
     /// Group wakes, by cause: client, rebuild, background.
     pub group_wakes: [u64; 3],
-    /// Of those by background work, wakes for nothing but to initialise a group.
+    /// Of those by background work, wakes only to initialise a group.
     pub initialisation_wakes: u64,
     /// Drive starts.
     pub drive_starts: u64,
@@ -513,7 +512,7 @@ pub struct Totals {
     pub data_lost: u64,
     /// Drive starts beyond the day's budget: for clients and rebuilds, which may exceed it.
     pub starts_over_budget: u64,
-    /// Blobs that were written with more than r stacks in a domain that can be lost, since members were away.
+    /// Blobs that were written with more than r stacks in a domain that can be lost, because members were away.
     pub crowded_placements: u64,
     /// Drives that woke although a soft limit was reached: speed is lost, nothing else.
     pub soft_overruns: u64,
@@ -524,7 +523,7 @@ pub struct Totals {
     /// Sleeping drives that another program woke.
     #[serde(default)]
     pub woken_by_others: u64,
-    /// Sleeping drives that woke although nobody had sent them anything.
+    /// Sleeping drives that woke although no program had sent them anything.
     #[serde(default)]
     pub woke_themselves: u64,
     /// I/O calls on emulated drives that took longer than the model says.
@@ -542,7 +541,7 @@ pub struct CapacityStatus {
     pub free_bytes: u64,
     /// True if there is no room for staged objects: PUTs are refused.
     pub full: bool,
-    /// Payload bytes of the last write from the workshop that found no room, as long as it would find none.
+    /// Payload bytes of the last write from the workshop that found no room, as long as it would still find none.
     pub unplaced_bytes: Option<u64>,
 }
 
@@ -559,9 +558,10 @@ pub struct Explanation {
     pub etag: String,
     /// The time it was written, in milliseconds of the Unix epoch.
     pub modified_ms: u64,
-    /// Where it lies.
+    /// Its place.
     pub place: PlaceReport,
-    /// Why it is in quarantine, if it is: not every byte of it can be read, and nothing moves it before that is mended.
+    /// The reason that it is in quarantine, if it is: not every byte of it can be read, and nothing moves it before
+    /// that is fixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
     /// Its temperature, while it is in the workshop.
@@ -569,7 +569,7 @@ pub struct Explanation {
     pub temperature: Option<TemperatureReport>,
 }
 
-/// Where an object lies.
+/// The place of an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "where")]
 pub enum PlaceReport {
@@ -586,14 +586,14 @@ pub enum PlaceReport {
     Rack(RackPlace),
 }
 
-/// Where in the rack an object lies.
+/// The place of an object in the rack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RackPlace {
     /// Its blob.
     pub blob: String,
     /// The number of objects that share the blob.
     pub members: u32,
-    /// Where in the blob it begins.
+    /// The offset of its first byte in the blob.
     pub offset: u64,
     /// The group.
     pub group: u32,
@@ -610,14 +610,13 @@ pub struct RackPlace {
     /// `readable`; `unavailable` if too many of its drives are away, which may come back; `lost` if more stacks are
     /// on failed drives, or known to be damaged, than the code makes up for.
     pub state: String,
-    /// Its stacks that are of no use, as far as that is known without reading.
+    /// Its unusable stacks, as far as that is known without reading.
     pub unusable: Vec<UnusableStack>,
-    /// Wall seconds until the first byte would come, at least; `None` if nothing will.
+    /// Minimum wall seconds until the first byte; `None` if no byte will come.
     pub wait_min_s: Option<f64>,
-    /// Wall seconds after which the first byte is expected, as wakes and transfers went of late; `None` if nothing will
-    /// come.
+    /// Expected wall seconds until the first byte, by recent wakes and transfers; `None` if no byte will come.
     pub wait_expected_s: Option<f64>,
-    /// Wall seconds until the first byte would come, at most; `None` if nothing will.
+    /// Maximum wall seconds until the first byte; `None` if no byte will come.
     pub wait_max_s: Option<f64>,
     /// True if a recall of all of it is in the spool.
     pub recalled: bool,
@@ -647,7 +646,7 @@ pub struct DriveReport {
     pub state: String,
     /// Starts on this modelled day.
     pub starts_today: u32,
-    /// Starts it may use a day for work nobody waits for.
+    /// Starts that it may use a day for work that no client waits for.
     pub starts_per_day: u32,
     /// Free bytes, as far as the engine knows.
     pub free_bytes: u64,
@@ -655,19 +654,19 @@ pub struct DriveReport {
     pub capacity_bytes: u64,
     /// The number of times that it did not answer in time since the server started.
     pub missed_deadlines: u64,
-    /// Why it could not be used when it was last tried, and what to do about it; `None` if it could, or was not tried.
+    /// The reason that it could not be used when it was last tried, and the fix; `None` if it could, or was not tried.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Starts that Larder has made of it, in all; 0 where that is not asked.
+    /// Starts that Larder has made of it, in all; 0 in reports that do not include it.
     #[serde(default)]
     pub starts_total: u64,
-    /// Starts that it is made for: by its own word, or else by the rack's description.
+    /// Starts that it is made for: as the drive reports it, or else as in the rack's description.
     #[serde(default)]
     pub rated_starts: u64,
-    /// What it said of its health when it was awake and asked; `None` if it never did.
+    /// The health that it reported when it was awake and asked; `None` if it never did.
     #[serde(default)]
     pub health: Option<HealthReport>,
-    /// What it does about its power by itself; `None` of a drive that is no device.
+    /// Its own power behaviour; `None` for a drive that is no device.
     #[serde(default)]
     pub habits: Option<HabitsReport>,
 }
@@ -685,34 +684,34 @@ pub struct FailedReport {
 /// `larder drive replace`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplacedReport {
-    /// What is in the place of the drive that failed: `itself`, back with what is on it, or `another`, empty one.
+    /// The drive in the place of the failed one: `itself`, back with its data, or `another`, empty one.
     pub taken: String,
     /// The drive from now on.
     #[serde(flatten)]
     pub drive: DriveReport,
 }
 
-/// What a drive said of its health.
+/// The health that a drive reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthReport {
-    /// When it was asked, in milliseconds of the Unix epoch.
+    /// The time when it was asked, in milliseconds of the Unix epoch.
     pub read_ms: u64,
-    /// Bad sectors, reallocated or pending, when it was asked first.
+    /// Bad sectors, reallocated or pending, when it was first asked.
     pub first_bad_sectors: u64,
-    /// What it said.
+    /// Its report.
     #[serde(flatten)]
     pub said: Smart,
 }
 
-/// What a drive does about its power by itself.
+/// The power behaviour of a drive on its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HabitsReport {
-    /// What it and the kernel say of it.
+    /// The behaviour as the drive and the kernel report it.
     #[serde(flatten)]
     pub said: PowerHabits,
-    /// How often it was found awake although nobody had sent it anything.
+    /// Number of times that it was found awake although no program had sent it anything.
     pub woke_itself: u64,
-    /// How often it was found awake since another program woke it.
+    /// Number of times that it was found awake because another program woke it.
     pub woken_by_others: u64,
     /// The last of those wakes.
     pub last_unasked_wake: Option<UnaskedWake>,
@@ -725,7 +724,7 @@ pub struct UserReport {
     pub name: String,
     /// The key it signs with.
     pub access_key: String,
-    /// The time it got its keys, in milliseconds of the Unix epoch; not known of root.
+    /// The time when it got its keys, in milliseconds of the Unix epoch; not known for root.
     pub rotated_ms: Option<u64>,
     /// The number of buckets it owns.
     pub buckets: u64,
@@ -734,19 +733,19 @@ pub struct UserReport {
 /// The keys of a user, shown once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewKeys {
-    /// Whose.
+    /// The name of the user.
     pub name: String,
     /// The access key.
     pub access_key: String,
     /// Its secret.
     pub secret_key: String,
-    /// The file that they were written to, in place of the old ones; `None` if the catalog keeps them.
+    /// The file with the new keys, in place of the old ones; `None` if the catalog stores them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }
 
 impl fmt::Debug for NewKeys {
-    /// Without the secret: what is printed ends up in logs.
+    /// Without the secret: printed values end up in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NewKeys")
             .field("name", &self.name)

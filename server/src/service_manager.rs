@@ -1,5 +1,5 @@
-//! What a service manager is notified of: that requests are answered, that the server stops, and that it is alive.
-//! The protocol is systemd's `sd_notify(3)`: datagrams of `NAME=VALUE` lines to the socket that the environment names.
+//! Notifications to a service manager: that requests are answered, that the server stops, and that it is alive. The
+//! protocol is systemd's `sd_notify(3)`: datagrams of `NAME=VALUE` lines to the socket that the environment names.
 //!
 //! The sign of life is an answer of the task that owns the engine: without that task, nothing moves.
 
@@ -8,31 +8,31 @@ use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Signs of life in the time after which a service manager takes the server for dead.
+/// Signs of life in the time after which a service manager considers the server dead.
 const SIGNS_PER_LIMIT: u32 = 3;
 
-/// The service manager that started this process, if one waits for its word.
+/// The service manager that started this process, if it waits for notifications.
 pub(crate) struct ServiceManager {
     socket: UnixDatagram,
     address: SocketAddr,
 }
 
 impl ServiceManager {
-    /// The one that the environment names. `None` if there is none, or it cannot be reached, which is logged.
+    /// The service manager in the environment; `None` without one, or if it cannot be reached, which is logged.
     pub fn of_environment() -> Option<Self> {
         let name = std::env::var("NOTIFY_SOCKET").ok().filter(|name| !name.is_empty())?;
         let found = address(&name).and_then(|address| Ok(Self { socket: UnixDatagram::unbound()?, address }));
         found.inspect_err(|error| tracing::warn!(%error, "the service manager cannot be reached at {name}")).ok()
     }
 
-    /// Sends `state`, such as `READY=1`.
+    /// Sends `state`, for example `READY=1`.
     pub fn notify(&self, state: &str) {
         if let Err(error) = self.socket.send_to_addr(state.as_bytes(), &self.address) {
             tracing::warn!(%error, "the service manager did not get {state}");
         }
     }
 
-    /// Gives signs of life while `world` answers, as often as the environment asks for; for ever.
+    /// Sends signs of life while `world` answers, as often as the environment asks for; never ends.
     pub async fn give_signs_of_life(&self, world: &WorldHandle) {
         let Some(limit) = watchdog_limit(|name| std::env::var(name).ok(), std::process::id()) else {
             return std::future::pending().await;
@@ -46,7 +46,7 @@ impl ServiceManager {
     }
 }
 
-/// After how long without a sign the process `id` is taken for dead, by the variables of the environment `of`.
+/// The time without a sign after which the process `id` is considered dead, by the variables of the environment `of`.
 fn watchdog_limit(of: impl Fn(&str) -> Option<String>, id: u32) -> Option<Duration> {
     let meant = of("WATCHDOG_PID").is_none_or(|meant| meant == id.to_string());
     let limit_us = of("WATCHDOG_USEC")?.parse::<u64>().ok()?;

@@ -1,15 +1,15 @@
 //! Recalls of whole sets, for an operator: all objects below a prefix, or those of a list, are read into the spool in
-//! the best order, each group that has some of them in one wake.
+//! the best order, each group that stores some of them in one wake.
 //!
-//! 1. The set is looked up in the catalog, and what the spool has already is left out. So asking again after a failure,
-//!    or after the server has started anew, goes on with the rest.
-//! 2. What it costs is said before anything is read ([`engine::ReadCost`]); a dry run ends there. A set that does not
-//!    fit the spool beside what is in use is refused: what came first would be gone before the rest is there.
-//! 3. Classes work side by side; in each, one group after the other is read, `READS_AT_ONCE` reads at a time. They
-//!    are clients' reads like any other, and share the rack with them.
+//! 1. The set is looked up in the catalog, without the objects that are already in the spool. So a repeated request
+//!    after a failure, or after a restart of the server, continues with the rest.
+//! 2. The cost is reported before anything is read ([`engine::ReadCost`]); a dry run ends there. A set that does not
+//!    fit the spool beside the data in use is refused: its first objects would be gone before the rest is there.
+//! 3. Classes work in parallel; in each, one group after the other is read, `READS_AT_ONCE` reads at a time. They are
+//!    clients' reads like any other, and share the rack with them.
 //!
-//! What was recalled stays until it was taken, and then as long as nobody needs its room; what nobody takes goes for
-//! other recalls in the end. Jobs are known as long as the server runs: `JOBS_MAX` under way, `REMEMBERED` in all.
+//! Recalled data stays until it was taken, and then as long as its room is not needed; data that no client takes goes
+//! for other recalls in the end. Jobs are known as long as the server runs: `JOBS_MAX` under way, `REMEMBERED` in all.
 
 use crate::context::Context;
 use crate::spool_read::{self, Blobs, OrderError, Ordered};
@@ -26,81 +26,81 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use workshop::{Purpose, ReserveError};
 
-/// Jobs under way at once.
+/// Concurrent jobs.
 const JOBS_MAX: usize = 4;
-/// Jobs that are known, those that are over included.
+/// Known jobs, including those that have ended.
 const REMEMBERED: usize = 32;
 /// Reads of a group that are queued or in service at once.
 const READS_AT_ONCE: usize = 4;
-/// Objects that are looked up at once.
+/// Objects per lookup.
 const PAGE: usize = 1_000;
-/// Keys of a list.
+/// The most keys of a list.
 pub(crate) const KEYS_MAX: usize = 1_000_000;
 
-/// What is to be recalled.
+/// The set to recall.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetRequest {
     /// The bucket.
     pub bucket: String,
-    /// All keys that begin so, if no keys are listed.
+    /// All keys with this prefix, if no keys are listed.
     pub prefix: String,
     /// These keys.
     pub keys: Option<Vec<String>>,
-    /// Only say what it costs.
+    /// True to report only the cost.
     pub dry_run: bool,
 }
 
-/// A recall of a set: what it costs, and how far it is.
+/// A recall of a set: its cost and its progress.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SetReport {
     /// Its number; 0 for a dry run.
     pub job: u64,
     /// `planned`, `running`, `done` or `failed`.
     pub state: String,
-    /// Why it failed.
+    /// The reason that it failed.
     pub reason: String,
-    /// Objects of the set, and their bytes.
+    /// Objects of the set.
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Of the keys that were listed, those that there are no objects of.
+    /// Listed keys without an object.
     pub missing: u64,
-    /// Objects that need no drive: they are in the workshop, or in the spool already.
+    /// Objects that need no drive: they are in the workshop, or already in the spool.
     pub here: u64,
     /// Bytes to be read into the spool: whole stripes.
     pub read_bytes: u64,
     /// Room for them in the spool.
     pub room_bytes: u64,
-    /// Whether they fit.
+    /// True if they fit.
     pub fits: bool,
-    /// Groups that have some of them.
+    /// Groups that store some of them.
     pub groups: u64,
     /// Groups that wake for it.
     pub wakes: u64,
     /// Drives that start for it.
     pub starts: u64,
-    /// The minutes it is expected to take beside nobody else, in wall time.
+    /// Expected minutes without any other work, in wall time.
     pub minutes: f64,
-    /// What the drives draw for it beyond standby.
+    /// Energy that the drives draw for it beyond standby, in kWh.
     pub kwh: f64,
-    /// Bytes that are in the spool now, of those to be read.
+    /// Bytes to be read that are in the spool now.
     pub done_bytes: u64,
     /// Bytes that could not be read.
     pub failed_bytes: u64,
 }
 
-/// Why a set is not recalled.
+/// The reason that a set is not recalled.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
     /// It makes no sense, or there is no room.
     #[error("{0}")]
     Refused(String),
-    /// The catalog does not say what lies where.
+    /// The catalog cannot be asked for the places of the objects.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
 }
 
-/// All recalls of sets. A clone is another handle on the same.
+/// All recalls of sets. A clone is another handle on the same recalls.
 #[derive(Clone)]
 pub struct SetRecalls {
     context: Context,
@@ -114,7 +114,7 @@ struct Jobs {
     known: BTreeMap<u64, Arc<Mutex<SetReport>>>,
 }
 
-/// What is to be read, by group.
+/// The reads of a set, by group.
 #[derive(Default)]
 struct Survey {
     report: SetReport,
@@ -128,7 +128,7 @@ impl SetRecalls {
         Self { context, world, jobs: Arc::default() }
     }
 
-    /// Says what `request` costs and, unless it is a dry run, begins with it.
+    /// Returns the cost of `request` and, unless it is a dry run, starts the recall.
     ///
     /// # Errors
     /// [`SetError`].
@@ -154,12 +154,12 @@ impl SetRecalls {
         Ok(begun)
     }
 
-    /// The job of that number, if it is known.
+    /// The job with that number, if it is known.
     pub fn job(&self, job: u64) -> Option<SetReport> {
         self.jobs.lock().known.get(&job).map(|report| report.lock().clone())
     }
 
-    /// The jobs that are known, by number.
+    /// The known jobs, by number.
     pub fn jobs(&self) -> Vec<SetReport> {
         self.jobs.lock().known.values().map(|report| report.lock().clone()).collect()
     }
@@ -182,7 +182,7 @@ impl SetRecalls {
         Ok(report)
     }
 
-    /// What it costs, and the reads of each group.
+    /// The cost, and the reads of each group.
     async fn plan(
         &self,
         request: &SetRequest,
@@ -292,7 +292,7 @@ impl SetRecalls {
             let Some(blob) = blobs.get(read.blob) else { continue };
             match self.order(blob, &read).await {
                 Ok(Some(ordered)) => under_way.push_back(ordered),
-                // A client has ordered it meanwhile; or it was deleted, and nobody wants it any more.
+                // A client has ordered it meanwhile; or it was deleted, and is no longer wanted.
                 Ok(None) => job.lock().done_bytes += bytes,
                 Err(error) => failed(job, bytes, &error.to_string()),
             }
@@ -302,7 +302,7 @@ impl SetRecalls {
         }
     }
 
-    /// Orders one read, waiting for room if need be.
+    /// Orders one read, and waits for room if necessary.
     async fn order(&self, blob: &Blob, read: &AheadRead) -> Result<Option<Ordered>, OrderError> {
         let mut changes = self.context.spool.changes();
         let mut room_deadline = std::pin::pin!(tokio::time::sleep(SPOOL_ROOM_WAIT_MAX));
@@ -331,7 +331,7 @@ async fn note_end(job: &Mutex<SetReport>, ordered: Ordered) {
     }
 }
 
-/// So many bytes could not be read. The first reason is kept.
+/// Records that this number of bytes could not be read. The first reason is kept.
 fn failed(job: &Mutex<SetReport>, bytes: u64, reason: &str) {
     let mut report = job.lock();
     report.failed_bytes += bytes;

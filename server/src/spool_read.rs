@@ -1,6 +1,6 @@
-//! Reads of whole stripes into the spool that no GET waits for: what is read ahead, and sets that an operator recalls.
+//! Reads of whole stripes into the spool that no GET waits for: reading ahead, and sets that an operator recalls.
 //!
-//! Invariant: a blob is held before it is known to live, so that what is read has its stacks.
+//! Invariant: a blob is held before it is found to live, so its stacks stay while it is read.
 
 use crate::context::Context;
 use crate::world::{ReadOrder, ReadTarget, SpoolSink, WorldHandle};
@@ -14,17 +14,17 @@ use std::collections::btree_map::Entry;
 use std::sync::{Arc, OnceLock};
 use workshop::{Purpose, ReserveError, SpoolReader};
 
-/// Blobs that were looked up for one plan; `None` for one that is gone.
+/// Blobs that were looked up for one plan; `None` for a blob that is gone.
 #[derive(Default)]
 pub(crate) struct Blobs(BTreeMap<BlobId, Option<Blob>>);
 
 impl Blobs {
-    /// The blob of that number, if it was looked up and there is one.
+    /// The blob with that number, if it was looked up and exists.
     pub(crate) fn get(&self, blob: BlobId) -> Option<&Blob> {
         self.0.get(&blob)?.as_ref()
     }
 
-    /// An object as a plan sees it.
+    /// An object as a candidate for a plan.
     pub(crate) async fn candidate(
         &mut self,
         context: &Context,
@@ -48,24 +48,24 @@ impl Blobs {
 
 /// A read that was ordered.
 pub(crate) struct Ordered {
-    /// Follows it, and keeps what it brings.
+    /// Follows the read, and keeps the bytes that it brings.
     pub(crate) reader: SpoolReader,
-    /// Set if the rack does not give it.
+    /// Set if the rack rejects the read.
     pub(crate) refused: Arc<OnceLock<Rejection>>,
 }
 
-/// Why a read was not ordered.
+/// The reason that a read was not ordered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OrderError {
     /// The spool has no room, or fails.
     #[error(transparent)]
     Spool(#[from] ReserveError),
-    /// The catalog does not say whether the blob lives.
+    /// The catalog cannot tell if the blob lives.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
 }
 
-/// Orders `read` of `blob`; nothing if the spool has its beginning already, or if nothing of the blob lives any more.
+/// Orders `read` of `blob`; `None` if the spool already holds its beginning, or if nothing of the blob lives any more.
 pub(crate) async fn order(
     (context, world): (&Context, &WorldHandle),
     blob: &Blob,
@@ -73,7 +73,7 @@ pub(crate) async fn order(
     purpose: Purpose,
     while_awake: bool,
 ) -> Result<Option<Ordered>, OrderError> {
-    // One at a time looks and orders, so that the same bytes are ordered once.
+    // One task at a time looks and orders, so that the same bytes are ordered once.
     let _turn = context.recall_order.lock().await;
     let _hold = context.holds.guard(blob.blob);
     if context.spool.holds(read.blob, read.range.start) || !context.catalog.is_blob_living(blob.blob).await? {

@@ -1,4 +1,4 @@
-//! The admin API's answers, from a look at the engine and at the catalog. Nothing here touches a drive of the rack.
+//! The admin API's answers, from a query of the engine and of the catalog. Nothing here touches a drive of the rack.
 
 mod drives;
 mod health;
@@ -50,31 +50,31 @@ use warnings::{
     woke_themselves, woken_by_others,
 };
 
-/// Reports the state of a server, and takes the operator's word on drives.
+/// Reports the state of a server, and executes the operator's commands about drives.
 pub struct StatusService {
     context: Context,
     world: WorldHandle,
     hardware: Arc<dyn Hardware>,
     recalls: Recalls,
     sets: SetRecalls,
-    /// Notices of how the server is set up.
+    /// Notices about the server's configuration.
     pub(crate) notices: Notices,
-    /// The figures of the S3 front, if there is one.
+    /// The figures of the S3 frontend, if any.
     pub(crate) traffic: Option<Arc<Traffic>>,
-    /// The intake, if there is one.
+    /// The intake, if any.
     pub(crate) intake: Option<Arc<IntakeLog>>,
-    /// The journal of the catalog, if there is one.
+    /// The journal of the catalog, if any.
     pub(crate) journal: Option<Arc<Journal>>,
     /// The certificate of S3, if it is served over TLS.
     pub(crate) certificate: Option<Arc<Certificate>>,
-    /// The directory behind each drive, by number, and the label that belongs there; none where drives are no
-    /// directories. With these, an empty directory can be taken as the replacement of a drive.
+    /// The directory of each drive, by number, and its label; empty if drives are not directories. With these, an empty
+    /// directory can become the replacement of a drive.
     pub(crate) places: Vec<(PathBuf, Label)>,
     /// The data directory and the directories of drives, where no backup of the catalog is written.
     pub(crate) ours: Vec<PathBuf>,
     /// Puts other disks into the places of drives that are disks.
     pub(crate) exchange: Option<Arc<DiskExchange>>,
-    /// Held by whoever has a drive replaced.
+    /// Held while a drive is being replaced.
     replacing: tokio::sync::Mutex<()>,
     verifications: Verifications,
     started: Instant,
@@ -107,7 +107,7 @@ impl StatusService {
         }
     }
 
-    /// A look at the engine.
+    /// A query of the engine.
     async fn look<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Rack, Time) -> T + Send + 'static,
@@ -174,7 +174,7 @@ impl StatusService {
 }
 
 impl StatusService {
-    /// The intake, if there is one, and the power of its drives.
+    /// The intake, if any, and the power of its drives.
     async fn intake_status(&self) -> Result<Option<IntakeStatus>, AdminError> {
         let Some(log) = &self.intake else { return Ok(None) };
         let (powered, disks) = (log.powered().to_vec(), Arc::clone(log.disks()));

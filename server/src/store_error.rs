@@ -1,4 +1,4 @@
-//! Errors of catalog, workshop and rack, mapped to those of the S3 front.
+//! Errors of catalog, workshop and rack, mapped to those of the S3 frontend.
 
 use crate::recall::RecallError;
 use crate::refusals::Why;
@@ -21,7 +21,7 @@ pub(crate) fn catalog_error(error: CatalogError) -> ServiceError {
         CatalogError::Conflict => {
             ServiceError::SlowDown { retry_after_s: 1, reason: "too many writers of the same key".into() }
         }
-        // A bucket's maker who is removed meanwhile signed with a key that is worth nothing any more.
+        // A user who was removed while creating a bucket signed with a key that is no longer valid.
         CatalogError::NoSuchAccessKey | CatalogError::NoSuchUser => ServiceError::NoSuchAccessKey,
         CatalogError::Damaged(_) => ServiceError::Damaged(error.to_string()),
         error => ServiceError::Unavailable { reason: error.to_string() },

@@ -1,15 +1,16 @@
-//! The sweep of the workshop: removes what nobody can ever want.
+//! The sweep of the workshop: removes files that can never be wanted.
 //!
-//! 1. At boot what is staged counts as the catalog has it. No file is looked at, of which there may be millions.
-//! 2. Behind the boot, while the server serves: the names of the files, and page by page the records of small objects.
-//!    One that this catalog did not know when it started, and whose slot was given out before, is known to nobody:
+//! 1. At boot, staged data counts as the catalog has it. No file is looked at, because there may be millions.
+//! 2. After the boot, while the server serves: the names of the files, and page by page the records of small objects. A
+//!    file or record that this catalog did not know when it started, and whose slot was issued before, is unknown:
 //!    nothing that happens meanwhile changes that. It is opened; it is removed if it was never finished, or if it is
 //!    garbage by its lineage ([`lineage::Lineage::is_garbage`]). To a catalog that was restored from a backup, or lost
 //!    its log, a file staged since looks like one that a crash has left, and may be the only copy.
-//! 3. What the catalog knows and is neither a file nor a record is missing: it is reported, and takes no room.
+//! 3. A slot that the catalog knows and that has neither a file nor a record is missing: it is reported, and takes no
+//!    room.
 //!
-//! Memory: two sets of slots, those that the catalog knows and those that have a file, a bit each where they follow on
-//! one another; a page of what is unknown.
+//! Memory: two sets of slots, those that the catalog knows and those that have a file, a bit each where they are
+//! consecutive; a page of unknown files.
 
 use crate::catalog_age;
 use crate::context::{Context, usage_of};
@@ -22,26 +23,26 @@ use roaring::RoaringTreemap;
 use std::sync::atomic::Ordering;
 use workshop::{NamedSlot, UnknownFile};
 
-/// Records of the catalog that are read at once.
+/// Records of the catalog per read.
 const PAGE: usize = 1024;
 
-/// What is to be looked at once the server serves.
+/// The input of the sweep.
 pub(crate) struct Known {
     /// The slots that the catalog knew at the start.
     slots: RoaringTreemap,
     /// The catalog's runs before this one.
     runs: Vec<u64>,
-    /// What the catalog does not know is known to nobody.
+    /// True if a file that the catalog does not know is certainly unknown.
     is_certain: bool,
 }
 
-/// What became of files that the catalog does not know.
+/// Counts of files that the catalog does not know, by their treatment.
 #[derive(Clone, Copy, Default)]
 struct Judged {
     removed: u64,
-    /// They are of the last run: this one keeps them, and the next one removes them.
+    /// Files of the last run: this one keeps them, and the next one removes them.
     own: u64,
-    /// They may be a newer catalog's.
+    /// Files that may belong to a newer catalog.
     foreign: u64,
 }
 
@@ -53,13 +54,13 @@ impl Judged {
     }
 }
 
-/// Counts what is staged as the catalog has it. `runs` are the catalog's before this one.
+/// Counts staged data as the catalog has it. `runs` are the catalog's runs before this one.
 ///
 /// # Errors
 /// [`ServerError`].
 pub(crate) async fn count(context: &Context, runs: Vec<u64>) -> Result<Known, ServerError> {
     let Context { catalog, staging, .. } = context;
-    // Another catalog may have given out slots that this one has not.
+    // Another catalog may have issued slots that this one has not.
     catalog.skip_slots(context.catalog_age.start().slots_end).await?;
     let (mut slots, mut bytes) = (RoaringTreemap::new(), 0_u64);
     each_known(catalog, |slot, data_bytes| {
@@ -68,7 +69,7 @@ pub(crate) async fn count(context: &Context, runs: Vec<u64>) -> Result<Known, Se
     })
     .await?;
     staging.count_known(bytes);
-    // A damaged record may be what names a file that nothing else does.
+    // A damaged record may be the only one that names a file.
     let damaged = catalog.quarantined();
     if !damaged.is_empty() {
         let records = damaged.len();
@@ -77,7 +78,7 @@ pub(crate) async fn count(context: &Context, runs: Vec<u64>) -> Result<Known, Se
     Ok(Known { slots, runs, is_certain: damaged.is_empty() && catalog.incomplete().is_none() })
 }
 
-/// Sweeps, while the server serves. What fails is left to the next start.
+/// Sweeps while the server serves. A failure leaves the rest to the next start.
 pub(crate) async fn sweep(context: Context, world: WorldHandle, known: Known) {
     let Known { mut slots, runs, is_certain } = known;
     let sweeping = Sweeping { context, world, runs, is_certain };
@@ -99,13 +100,13 @@ struct Sweeping {
     is_certain: bool,
 }
 
-/// One file that cannot be looked at keeps nobody from the others; the next start looks again.
+/// A file that cannot be looked at does not stop the sweep of the others; the next start looks again.
 fn unread(error: &disk::DriveError) {
     tracing::warn!(%error, "what nobody knows in the workshop could not be looked at");
 }
 
 impl Sweeping {
-    /// Sweeps the files, and takes those that are there out of `unseen`.
+    /// Sweeps the files, and removes those that are there from `unseen`.
     async fn files(&self, unseen: &mut RoaringTreemap) -> Result<(), ServerError> {
         let slots_end = self.context.catalog_age.start().slots_end;
         let mut there = RoaringTreemap::new();
@@ -129,7 +130,7 @@ impl Sweeping {
         Ok(())
     }
 
-    /// Sweeps the records, and takes those that are there out of `unseen`.
+    /// Sweeps the records, and removes those that are there from `unseen`.
     async fn records(&self, unseen: &mut RoaringTreemap) -> Result<(), ServerError> {
         let slots_end = self.context.catalog_age.start().slots_end;
         let (mut from, mut judged) = (NamedSlot::default(), Judged::default());
@@ -144,7 +145,7 @@ impl Sweeping {
         Ok(())
     }
 
-    /// Counts what nobody knows, and judges it if that is certain.
+    /// Counts files that the catalog does not know, and judges them if it is certain that they are unknown.
     async fn unknown(&self, slots: Vec<NamedSlot>) -> Result<Judged, ServerError> {
         if slots.is_empty() {
             return Ok(Judged::default());
@@ -167,7 +168,7 @@ impl Sweeping {
     }
 }
 
-/// Removes those of `unknown` that are garbage, and takes notice of what was written under a newer catalog.
+/// Removes those of `unknown` that are garbage, and records a file that was written under a newer catalog.
 async fn judge(context: &Context, runs: &[u64], unknown: Vec<UnknownFile>) -> Result<Judged, ServerError> {
     let Context { catalog_age, catalog, staging, .. } = context;
     let stamped = unknown.iter().filter_map(|file| Some((file.at.slot(), file.stamp?)));
@@ -185,7 +186,7 @@ async fn judge(context: &Context, runs: &[u64], unknown: Vec<UnknownFile>) -> Re
     Ok(Judged { removed: garbage.len() as u64, own, foreign: kept.len() as u64 - own })
 }
 
-/// Counts and logs what was found.
+/// Counts and logs the findings.
 fn note(context: &Context, judged: &Judged) {
     let Judged { removed, own, foreign } = *judged;
     context.counters.unknown_staged.fetch_add(foreign, Ordering::Relaxed);
@@ -198,7 +199,8 @@ fn note(context: &Context, judged: &Judged) {
     }
 }
 
-/// Those of `unseen` that the catalog still knows are missing: neither a file nor a record. They take no room.
+/// Reports those of `unseen` that the catalog still knows: they are missing, neither files nor records. They take no
+/// room.
 async fn report_missing(context: &Context, unseen: &RoaringTreemap) -> Result<(), CatalogError> {
     if unseen.is_empty() {
         return Ok(());

@@ -1,6 +1,6 @@
-//! The temperature of staged objects: what is known of them, given to the engine's thermometer.
+//! The temperature of staged objects: gives the known facts about them to the engine's thermometer.
 //!
-//! Facts are looked up in pages and only for objects that a rule names; all others stand as the default says.
+//! Facts are looked up in pages and only for objects that a rule names; all others have the default temperature.
 
 use crate::context::Context;
 use catalog::{AgedVersion, CatalogError, PlacedObject, Reads, Version, VersionId};
@@ -9,7 +9,7 @@ use engine::thermometer::{Facts, Thermometer, Verdict};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Judges staged objects as of one moment.
+/// Judges staged objects at one moment.
 #[derive(Clone)]
 pub(crate) struct Judge {
     context: Context,
@@ -17,19 +17,19 @@ pub(crate) struct Judge {
     pub(crate) now_ms: u64,
 }
 
-/// A staged version as it is listed.
+/// The judgement on a staged version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {
     /// Its temperature.
     pub(crate) heat: Heat,
     /// Its reads, as far as they were looked up.
     pub(crate) reads: Option<Reads>,
-    /// What the thermometer says, if a rule names it.
+    /// The thermometer's verdict, if a rule names the version.
     pub(crate) verdict: Option<Verdict>,
 }
 
 impl Judge {
-    /// A judge as of now.
+    /// A judge at the present moment.
     pub(crate) fn now(context: &Context, thermometer: Arc<Thermometer>) -> Self {
         Self { context: context.clone(), thermometer, now_ms: (context.wall)() }
     }
@@ -40,7 +40,7 @@ impl Judge {
         recorded.unwrap_or_default().and(pending)
     }
 
-    /// What is known of an object.
+    /// The known facts about an object.
     pub(crate) fn facts<'a>(
         &self,
         (bucket, key): (&'a str, &'a str),
@@ -62,12 +62,12 @@ impl Judge {
         }
     }
 
-    /// What the thermometer says of an object.
+    /// The thermometer's verdict on an object.
     pub(crate) fn verdict(&self, at: (&str, &str), placed: &PlacedObject, reads: Option<Reads>) -> Verdict {
         self.thermometer.judge(&self.facts(at, placed, reads), self.now_ms)
     }
 
-    /// The same for the engine.
+    /// The same in the engine's form.
     pub(crate) fn heat(&self, verdict: &Verdict) -> Heat {
         let due_for = Duration::from_millis(self.now_ms.saturating_sub(verdict.since_ms));
         verdict.heat(self.context.clock.to_modelled(due_for))
@@ -107,7 +107,7 @@ impl Judge {
         Ok(judged.collect())
     }
 
-    /// The same of versions of which only the numbers are known; `None` for what is not staged any more.
+    /// The same for versions that are known by their numbers only; `None` for a version that is no longer staged.
     pub(crate) async fn judged_by_number(
         &self,
         versions: &[(AgedVersion, u64, Option<Reads>)],

@@ -1,8 +1,7 @@
 //! Writing the engine's trace to a file, line by line of JSON: first the header with everything a replay needs, then
 //! the records.
 //!
-//! A trace is for looking at afterwards. A disk that does not take it is reported once, and the server goes on without
-//! it.
+//! A trace is for later inspection. A disk that does not take it is reported once, and the server continues without it.
 
 use crate::context::Tracer;
 use disk::private::FILE_MODE;
@@ -15,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A trace in the file `path`, which is made anew, with its first line written.
+/// A trace in the file `path`, which is created or overwritten, with its first line written.
 ///
 /// # Errors
 /// The system's error.
@@ -34,7 +33,7 @@ pub fn create(path: &Path, header: &Header) -> io::Result<Tracer> {
     }))
 }
 
-/// A line at a time is flushed, so that the trace of a killed server is whole but for its last line.
+/// Flushes each line, so that the trace of a killed server is complete except for its last line.
 fn line(file: &mut BufWriter<File>, what: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *file, what)?;
     file.write_all(b"\n")?;

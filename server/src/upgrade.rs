@@ -2,11 +2,11 @@
 //! to it.
 //!
 //! 1. The identity gets the version of this Larder, by one rename, before anything else is written: from then on an
-//!    earlier Larder refuses the directory, and says so, whatever else is new in it.
-//! 2. Everything else is made where it is missing, or written anew when its turn comes: the manifest of the log in
-//!    front of the catalog, and only then labels of its pool that name one ([`intake`]); shelves when they are merged,
-//!    snapshots when they are due. What an earlier Larder has written is read for ever, and no file of it is changed in
-//!    place but those labels.
+//!    earlier Larder refuses the directory and reports why, no matter what else is new in it.
+//! 2. Everything else is created where it is missing, or rewritten when it is due: the manifest of the log in front of
+//!    the catalog, and only then labels of its pool that name one ([`intake`]); shelves when they are merged, snapshots
+//!    when they are due. Files that an earlier Larder has written stay readable permanently, and none of them is
+//!    changed in place except those labels.
 //!
 //! So a kill at any step leaves a directory of either version, and the next start continues. `larder verify`
 //! and `larder recover` read both, and raise nothing.
@@ -17,7 +17,7 @@ use crate::error::ServerError;
 /// Raises the version of `dir`, if it is an earlier one.
 ///
 /// # Errors
-/// [`ServerError`]; the directory is of either version then, and whole.
+/// [`ServerError`]; then the directory is of either version, and complete.
 pub(crate) fn upgrade(dir: &DataDir) -> Result<(), ServerError> {
     if let Some((from, to)) = dir.raise_version()? {
         tracing::warn!("the data directory was upgraded from version {from} to {to}: an earlier Larder refuses it now");

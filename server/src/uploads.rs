@@ -1,9 +1,9 @@
-//! Uploads in parts, behind the S3 front.
+//! Uploads in parts, behind the S3 frontend.
 //!
-//! A part is a staged file like any other; an upload that is open, and its parts, are known to the catalog alone. Parts
-//! of open uploads take their room in the workshop and never migrate; so that they cannot take all of it, they have a
-//! share. Completing is one batch of the catalog and moves no bytes: the object is read from the files of its parts
-//! until it has migrated as a whole.
+//! A part is a staged file like any other; only the catalog knows an open upload and its parts. Parts of open uploads
+//! take room in the workshop and never migrate; so that they cannot take all of it, they have a share. Completing is
+//! one batch of the catalog and moves no bytes: the object is read from the files of its parts until it has migrated as
+//! a whole.
 
 use crate::context::{Context, WorldCounters, is_refusal, usage_of};
 use crate::object_service::{ObjectService, Staged};
@@ -21,14 +21,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use workshop::{ReadError, SlotHold, StagedReader, StagedWriter};
 
-/// Parts that are looked up at once.
+/// Parts per lookup.
 const PAGE: usize = 1_000;
-/// Uploads that are looked through at once for stale ones.
+/// Uploads per lookup in the search for stale ones.
 const STALE_PAGE: usize = 256;
-/// Where the catalog keeps what the watch for stale uploads remembers.
+/// The name under which the catalog stores the state of the watch for stale uploads.
 const STALE_META: &str = "stale-uploads";
 
-/// A part of what a client reads: its file, which stays, and what of it is wanted.
+/// A piece of a client's read: its file, which stays, and the wanted range of it.
 type Piece = (SlotHold, Range<u64>);
 
 impl ObjectService {
@@ -71,8 +71,8 @@ impl ObjectService {
         open_bytes_max(self.context.staging.usage().capacity_bytes)
     }
 
-    /// Counts a part of `length` bytes as open, if its share of the workshop has room for it; as much of it as has its
-    /// room reserved before it comes.
+    /// Counts a part of `length` bytes as open, if its share of the workshop has room for it. Of its bytes, those count
+    /// at first whose room is reserved before they come.
     fn open_part(&self, length: u64) -> Result<OpenPart, ServiceError> {
         let (counters, most_bytes) = (Arc::clone(&self.context.counters), self.open_bytes_max());
         let mut open = OpenPart { counters, bytes: 0, length, most_bytes };
@@ -84,7 +84,7 @@ impl ObjectService {
         Ok(open)
     }
 
-    /// Why part `part` of `length` bytes will never have room beside the other parts of its upload, if that is so.
+    /// The reason that part `part` of `length` bytes will never have room beside the other parts of its upload, if so.
     async fn never_fits(&self, part: PartId, length: u64) -> Result<Option<ServiceError>, ServiceError> {
         let PartId { upload, number } = part;
         let (mut bytes, mut last) = (length, 0);
@@ -109,20 +109,20 @@ impl ObjectService {
         }))
     }
 
-    /// Parts are open no more: they belong to an object, or to nothing.
+    /// Records that parts are no longer open: they belong to an object, or to nothing.
     fn closed(&self, bytes: u64) {
         self.context.counters.open_parts.closed(bytes);
         self.report_usage();
     }
 
-    /// Frees parts that nobody wants any more.
+    /// Frees parts that are no longer wanted.
     fn free_parts(&self, parts: &[Part]) {
         self.closed(parts.iter().map(|part| part.bytes).sum());
         self.free(parts.iter().map(|part| part.slot.into()).collect());
     }
 
-    /// The error of a change to parts, which are counted anew unless it is certain that nothing has changed. Whoever
-    /// made the change still holds `OpenParts::changing`.
+    /// The error of a change to parts, which are counted again unless it is certain that nothing has changed. The
+    /// caller still holds `OpenParts::changing`.
     fn parts_error(&self, error: CatalogError) -> ServiceError {
         if !is_refusal(&error) && self.context.counters.open_parts.doubt() {
             let service = self.clone();
@@ -131,7 +131,7 @@ impl ObjectService {
         catalog_error(error)
     }
 
-    /// Counts the parts of open uploads anew, again and again until that succeeds.
+    /// Counts the parts of open uploads again, until that succeeds.
     async fn count_parts(&self) {
         let Context { catalog, counters, .. } = &self.context;
         for failures in 1.. {
@@ -169,7 +169,7 @@ impl ObjectService {
         Ok(())
     }
 
-    /// Removes a bucket without objects, and with it the uploads into it.
+    /// Removes a bucket without objects, and the uploads into it.
     pub(crate) async fn delete_bucket_and_uploads(&self, bucket: &str) -> Result<(), ServiceError> {
         loop {
             match self.context.catalog.delete_bucket(bucket).await {
@@ -192,17 +192,17 @@ impl ObjectService {
         }
     }
 
-    /// A watch for uploads that are left open longer than `limit`, which goes on from where the last server's ended.
+    /// A watch for uploads that are left open longer than `limit`, which continues where the last server's ended.
     ///
     /// # Errors
     /// [`ServiceError::Unavailable`].
     pub async fn stale_watch(&self, limit: Duration) -> Result<StaleWatch, ServiceError> {
         let kept = self.context.catalog.meta_get(STALE_META).await.map_err(catalog_error)?;
-        // One that cannot be read begins anew, which only makes uploads younger.
+        // One that cannot be read starts from the beginning, which only makes uploads younger.
         Ok(StaleWatch::new(limit, kept.and_then(|kept| serde_json::from_slice(&kept).ok())))
     }
 
-    /// Aborts the uploads that `watch`, which has gone on for `watched`, takes to be stale now. How many.
+    /// Aborts the uploads that are stale for `watch`, after `watched` of watching. Returns their number.
     ///
     /// # Errors
     /// [`ServiceError::Unavailable`].
@@ -219,7 +219,7 @@ impl ObjectService {
         }
     }
 
-    /// Aborts the uploads all of whose numbers are below `stale`.
+    /// Aborts the uploads whose numbers are all below `stale`.
     async fn abort_below(&self, stale: Ends) -> Result<u64, ServiceError> {
         let mut aborted = 0;
         let mut after = None;
@@ -245,7 +245,7 @@ impl ObjectService {
         }
     }
 
-    /// True if a part of `upload` lies in a slot from `slot` on.
+    /// True if a part of `upload` is in a slot from `slot` on.
     async fn has_part_from(&self, upload: VersionId, slot: u64) -> Result<bool, ServiceError> {
         let mut last = 0;
         loop {
@@ -260,7 +260,7 @@ impl ObjectService {
         }
     }
 
-    /// The bytes `range` of an object that lies in its parts, unless one of them is gone by now.
+    /// The bytes `range` of an object that is stored in its parts, unless one of them is gone by now.
     pub(crate) async fn in_parts(
         &self,
         (bucket, key): (&str, &str),
@@ -290,8 +290,8 @@ impl ObjectService {
             }
         }
         assert!(!pieces.is_empty() && at >= range.end, "the parts that are held have all that is wanted");
-        // Files go only when the catalog says that the object lies elsewhere: if it still lies here, all are held in
-        // time.
+        // Files go only after the catalog has recorded that the object is elsewhere: if it is still here, all are held
+        // in time.
         let still = self.context.catalog.placed_objects(&[(bucket, key)]).await.map_err(catalog_error)?.pop().flatten();
         let is_still = |found: PlacedObject| found.object.version == object.version && found.place == Place::Parts;
         if !still.is_some_and(is_still) {
@@ -309,7 +309,7 @@ impl ObjectService {
     }
 }
 
-/// The bytes of `pieces`, each opened when the one before it was read.
+/// The bytes of `pieces`; each piece is opened when the one before it was read.
 fn one_by_one(pieces: VecDeque<Piece>, of: Name) -> BoxStream<'static, Result<Bytes, ServiceError>> {
     let of = Arc::new(of);
     let opened = stream::iter(pieces).then(move |(hold, wanted)| {
@@ -330,7 +330,7 @@ async fn open_of(hold: &SlotHold, (version, bucket, key): &Name) -> Result<Stage
     hold.open().await?.of_version(*version, bucket, key)
 }
 
-/// A part that counts as open, for as long as this lives or, once it is committed, until its upload is over.
+/// A part that counts as open while this exists or, once it is committed, until its upload ends.
 struct OpenPart {
     counters: Arc<WorldCounters>,
     /// The bytes of it that count.
@@ -340,7 +340,7 @@ struct OpenPart {
 }
 
 impl OpenPart {
-    /// Counts more of it, of which `come_bytes` have come, as far as the share of the workshop goes.
+    /// Counts more of it, after `come_bytes` have come, within the share of the workshop.
     fn grow(&mut self, come_bytes: u64) -> Result<(), ServiceError> {
         let more_bytes = workshop::reserved_for(come_bytes, self.length).saturating_sub(self.bytes);
         if more_bytes == 0 {
@@ -398,7 +398,7 @@ impl PutSink for PartSink {
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, ()> {
-        // Dropping the writer removes the file and gives its room back.
+        // Dropping the writer removes the file and releases its room.
         Box::pin(async move { drop(self) })
     }
 

@@ -1,9 +1,9 @@
 //! The users who sign requests: the root user, whose keys are in the data directory's `credentials`, and those in
 //! the catalog.
 //!
-//! A user's name owns buckets and never changes; its keys do, with [`Users::rotate`]. A change is durable before it
-//! is answered, and every request that is verified later sees it: old keys are worth nothing from then on. What is
-//! known of users is held in memory, so that no request waits for the catalog to learn whose it is.
+//! A user's name owns buckets and never changes; its keys do, with [`Users::rotate`]. A change is durable before it is
+//! answered, and every request that is verified later sees it: old keys are invalid from then on. The users are held in
+//! memory, so no request waits for the catalog to learn who sent it.
 //!
 //! Changes are made one after the other.
 
@@ -24,7 +24,7 @@ const NAME_CHARS: usize = 64;
 /// The most users, besides root.
 const USERS_MAX: usize = 10_000;
 
-/// Everybody who may sign requests.
+/// All users who may sign requests.
 pub struct Users {
     catalog: Catalog,
     dir: PathBuf,
@@ -34,19 +34,19 @@ pub struct Users {
     changes: Mutex<()>,
 }
 
-/// Why the users are not as they were asked to be.
+/// The reason that a change of users failed.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
-    /// Nobody can be called so.
+    /// No user can have this name.
     #[error("`{0}` is no user's name; write 1 to {NAME_CHARS} letters, digits, dots, hyphens or underscores")]
     BadName(String),
-    /// Somebody is called so already.
+    /// A user has this name already.
     #[error("there is a user {0} already; `larder user rotate {0}` gives new keys")]
     Exists(String),
-    /// Nobody is called so.
+    /// No user has this name.
     #[error("there is no user {0}; `larder user list` lists them")]
     Unknown(String),
-    /// The one user that stays.
+    /// Root cannot be removed.
     #[error("the user root stays; `larder user rotate root` gives it new keys")]
     Root,
     /// It still owns buckets.
@@ -60,10 +60,10 @@ pub enum UserError {
     /// There is no room for more.
     #[error("there are {USERS_MAX} users already; remove some")]
     TooMany,
-    /// The catalog could not.
+    /// The catalog failed.
     #[error("catalog: {0}")]
     Catalog(#[from] CatalogError),
-    /// The file with root's keys could not be written, or no keys be drawn.
+    /// The file with root's keys could not be written, or no keys could be drawn.
     #[error(transparent)]
     Credentials(#[from] DataDirError),
 }
@@ -85,7 +85,7 @@ impl Users {
         Ok(Self { catalog, dir, wall, known: RwLock::new(known), changes: Mutex::default() })
     }
 
-    /// Everybody, root first and then by name, without secrets.
+    /// All users, root first and then by name, without secrets.
     ///
     /// # Errors
     /// The catalog cannot be read.
@@ -108,7 +108,7 @@ impl Users {
         Ok(users)
     }
 
-    /// Makes a user.
+    /// Creates a user.
     ///
     /// # Errors
     /// [`UserError`].
@@ -126,7 +126,7 @@ impl Users {
         Ok(self.learn(user))
     }
 
-    /// Gives a user other keys; the old ones are worth nothing any more.
+    /// Gives a user other keys; the old ones are no longer valid.
     ///
     /// # Errors
     /// [`UserError`].
@@ -156,7 +156,8 @@ impl Users {
         self.owns_nothing(name).await?;
         let user = self.named(name)?;
         self.catalog.remove_user(name).await.map_err(|error| refusal(name, error))?;
-        // From here on no bucket is made for the user; one that was made meanwhile is not left without an owner.
+        // From here on no bucket is created for the user; the check covers one that was created meanwhile, which must
+        // have an owner.
         if let Err(error) = self.owns_nothing(name).await {
             self.catalog.add_user(&user).await.map_err(|error| refusal(name, error))?;
             return Err(error);
@@ -191,7 +192,7 @@ impl Users {
         })
     }
 
-    /// From here on `user` signs with its keys, and with no others.
+    /// From here on `user` signs with these keys only.
     fn learn(&self, user: User) -> NewKeys {
         let mut known = self.known.write();
         known.retain(|_, known| known.name != user.name);

@@ -1,15 +1,15 @@
 //! The server's interpreter in virtual time: a trace of reads through [`World`](crate::world::World) over an emulated
 //! rack, on one thread, below HTTP.
 //!
-//! Everything between the trace and the drives' physics is what ships: boot, the engine, the interpreter, deadlines,
-//! the emulated rack. The drives hold synthetic blobs ([`SyntheticDrive`]), the catalog is in memory, and tokio's
-//! paused clock jumps to whatever happens next. Clients take their bytes through modelled network cards (`cards.rs`).
+//! Everything between the trace and the drives' physics is the shipped code: boot, the engine, the interpreter,
+//! deadlines, the emulated rack. The drives hold synthetic blobs ([`SyntheticDrive`]), the catalog is in memory, and
+//! tokio's paused clock jumps to the next event. Clients take their bytes through modelled network cards (`cards.rs`).
 //! There are two ways for bytes from the drives to the clients ([`Feed`]):
 //!
 //! 1. Each read is one operation, and is fed to its client as it comes from the drives, as in Pelican's prototype. Its
-//!    payload is left out below the stack reader, which is represented by its stand-in, or it is made, read, checked
-//!    and compared. Both take the same modelled time.
-//! 2. Each read is a recall, as a GET of a cold object is: in segments, by way of the spool.
+//!    payload is left out below the stack reader, for which there is a stand-in, or it is made, read, checked and
+//!    compared. Both take the same modelled time.
+//! 2. Each read is a recall, like a GET of a cold object: in segments, through the spool.
 //!
 //! Invariants: the same run gives the same outcome; modelled time begins at 0 with every drive asleep.
 
@@ -47,17 +47,17 @@ use tokio::sync::mpsc;
 use tracing::subscriber::NoSubscriber;
 use workshop::{Spool, Staging};
 
-/// The rack's number; nothing else has one here.
+/// The rack's UUID; nothing else has one here.
 const RACK: RackUuid = RackUuid([7; 16]);
-/// Bytes of the disks behind staged files, and of a spool that no read of a trace uses.
+/// Bytes of the disks of staged files, and of a spool that no read of a trace uses.
 const WORKSHOP_BYTES: u64 = 1 << 30;
-/// How long a client of a recall waits: as long as it takes.
+/// The maximum wait of a client of a recall: longer than any recall takes.
 const WAIT_MAX: Duration = Duration::from_hours(24);
 
 /// A read of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualRead {
-    /// When it is ordered.
+    /// The moment when it is ordered.
     pub at: Time,
     /// The number of its blob.
     pub blob: u64,
@@ -72,22 +72,22 @@ pub struct VirtualRead {
 /// The way of the bytes from the drives to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feed {
-    /// As they come, and none of them are there: payload is left out.
+    /// As they come, with the payload left out.
     PayloadLeftOut,
     /// As they come.
     Direct,
-    /// By way of a spool of so many bytes, in memory.
+    /// Through a spool of this number of bytes, in memory.
     Spool(u64),
 }
 
-/// A trace, and the rack that answers it.
+/// A trace, and the rack that serves it.
 #[derive(Clone, Debug)]
 pub struct VirtualRun {
     /// The rack.
     pub spec: RackSpec,
     /// The operator's settings.
     pub policy: RackPolicy,
-    /// For the engine's choices and the drives' physics.
+    /// The seed for the engine's choices and the drives' physics.
     pub seed: u64,
     /// The servers' network cards.
     pub cards: CardSpec,
@@ -97,7 +97,7 @@ pub struct VirtualRun {
     pub feed: Feed,
     /// The reads, in the order of their moments.
     pub reads: Vec<VirtualRead>,
-    /// The beginning of what is measured.
+    /// The start of the measured time.
     pub from: Time,
     /// Its end; `None` is the last answer.
     pub until: Option<Time>,
@@ -108,11 +108,11 @@ pub struct VirtualRun {
 pub struct VirtualOutcome {
     /// The moments of each read, in the order of the trace.
     pub reads: Vec<ReadMoments>,
-    /// Drives started in the time measured.
+    /// Drives started in the measured time.
     pub spin_ups: u64,
-    /// Energy that all drives used in the time measured, in millijoules.
+    /// Energy that all drives used in the measured time, in millijoules.
     pub energy_mj: u64,
-    /// The end of what was measured.
+    /// The end of the measured time.
     pub to: Time,
 }
 
@@ -122,7 +122,7 @@ pub struct VirtualOutcome {
 /// [`ServerError`] if the rack has no layout, or the system no runtime.
 pub fn run(run: &VirtualRun) -> Result<VirtualOutcome, ServerError> {
     assert!(run.reads.is_sorted_by_key(|read| read.at), "a trace is in the order of its moments");
-    // The log would name each read that is refused; the outcome has them.
+    // The log would name each refused read; the outcome has them.
     let _unlogged = tracing::subscriber::set_default(NoSubscriber::default());
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|source| ServerError::Io("starting virtual time".into(), source))?;
@@ -266,7 +266,7 @@ impl Site {
     }
 }
 
-/// Takes `bytes` bytes of `blob` by way of the spool.
+/// Takes `bytes` bytes of `blob` through the spool.
 async fn recall(recalls: Recalls, blob: Blob, bytes: u64, mut client: Client) {
     let mut failed = false;
     match recalls.open(blob, 0..bytes, WAIT_MAX).await {
@@ -287,7 +287,7 @@ async fn recall(recalls: Recalls, blob: Blob, bytes: u64, mut client: Client) {
     Box::new(client).ended(failed.then_some(Rejection::QueueFull));
 }
 
-/// The blob of `read`, as a catalog would have it.
+/// The blob of `read`, as in a catalog.
 fn described(run: &VirtualRun, read: &VirtualRead) -> Blob {
     let code = run.spec.code;
     Blob {

@@ -1,12 +1,12 @@
-//! Whole objects on their way to a client, checked against the checksum that they were acknowledged with.
+//! Whole objects on their way to a client, verified against the checksum that they were acknowledged with.
 //!
-//! Every block and every fragment is checked where it is read. What that cannot show is a mistake of the server's own:
-//! a catalog that takes one object's bytes for another's. So whoever is given all of an object is not given its last
+//! Every block and every fragment is verified where it is read. That cannot reveal a mistake of the server itself: a
+//! catalog that takes one object's bytes for another's. So a client that reads all of an object does not get its last
 //! bytes before the object's own checksum has matched; if it does not, the connection is cut instead, so that no client
 //! takes the wrong bytes for a whole object.
 //!
-//! An object that has only a checksum of its parts' checksums is held against these, part by part. Memory: one chunk
-//! beside the one that is on its way, and the checksums of a page of parts.
+//! An object that has only a checksum of its parts' checksums is verified against these, part by part. Memory: one
+//! chunk beside the one that is being sent, and the checksums of a page of parts.
 
 use crate::context::{Context, WorldCounters};
 use bytes::Bytes;
@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use workshop::{Checksummer, whole_checksum};
 
-/// Parts whose checksums are looked up at once.
+/// Parts per lookup of checksums.
 const PAGE: usize = 256;
 
-/// `bytes`, which are all of `object` in `bucket` at `key`, without the last of them if they are not what the object
-/// was acknowledged with.
+/// `bytes`, which are all of `object` in `bucket` at `key`, without the last of them if they are not the bytes that the
+/// object was acknowledged with.
 pub(crate) fn checked(context: &Context, bucket: &str, key: &str, object: &Object, bytes: ObjectBytes) -> ObjectBytes {
     let expected = match whole_checksum(object) {
         Some(checksum) => ExpectedSums::Whole(checksum.clone(), Checksummer::new(checksum.kind)),
@@ -37,7 +37,7 @@ pub(crate) fn checked(context: &Context, bucket: &str, key: &str, object: &Objec
 struct CheckedBody {
     bytes: ObjectBytes,
     expected: ExpectedSums,
-    /// The chunk that came last, which goes on its way when it is known that it may.
+    /// The chunk that came last, which is sent once that is known to be safe.
     held: Option<Bytes>,
     name: String,
     counters: Arc<WorldCounters>,
@@ -47,7 +47,7 @@ struct CheckedBody {
 enum ExpectedSums {
     Whole(Checksum, Checksummer),
     Parts(PartSums),
-    /// Compared already.
+    /// Already compared.
     Nothing,
 }
 
@@ -68,7 +68,7 @@ impl CheckedBody {
         Ok(self.held.take().map(|last| (last, self)))
     }
 
-    /// False if a part that ends in `chunk` is not what it should be.
+    /// False if a part that ends in `chunk` does not have its checksum.
     async fn take(&mut self, chunk: &[u8]) -> Result<bool, ServiceError> {
         match &mut self.expected {
             ExpectedSums::Whole(_, sum) => sum.update(chunk),
@@ -108,7 +108,7 @@ struct PartSums {
     left_bytes: u64,
     /// The expected checksum, if the catalog knows it, and that of the bytes so far.
     current: Option<(Checksum, Checksummer)>,
-    /// The parts that come next.
+    /// The next parts.
     page: VecDeque<Part>,
     /// The number, in the catalog, of the last part that was looked up.
     last: u32,
@@ -120,7 +120,7 @@ impl PartSums {
         Self { catalog, object, number: 0, left_bytes: 0, current: None, page: VecDeque::new(), last: 0 }
     }
 
-    /// Takes `chunk`; false if a part that ends in it is not what it should be.
+    /// Takes `chunk`; false if a part that ends in it does not have its checksum.
     async fn take(&mut self, mut chunk: &[u8]) -> Result<bool, ServiceError> {
         while !chunk.is_empty() {
             while self.left_bytes == 0 {
@@ -143,11 +143,11 @@ impl PartSums {
         Ok(true)
     }
 
-    /// Begins with the next part.
+    /// Begins the next part.
     async fn begin(&mut self) -> Result<(), ServiceError> {
         self.number += 1;
         let Some(range) = self.object.parts.range(self.number) else {
-            // More bytes than all parts have: whoever counts them finds out.
+            // More bytes than all parts have: the count of them shows the mistake.
             self.left_bytes = u64::MAX;
             return Ok(());
         };

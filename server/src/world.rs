@@ -1,16 +1,17 @@
-//! The world as the server has it: the interpreter of [`engine::Action`] over real drives, catalog and workshop.
+//! The server's world: executes each [`engine::Action`] on real drives, catalog and workshop.
 //!
-//! One task owns the [`engine::Rack`]. It takes a step, reports what happened to the engine, and does what it asks for;
-//! whatever takes time runs in a task of its own and comes back as another step. So there is no lock around the
-//! engine, and no decision here: a branch in this file asks only how, never whether.
+//! One task owns the [`engine::Rack`]. It takes a step, reports the event to the engine, and executes the actions that
+//! follow. Anything that takes time runs in its own task and returns as another step. So the engine needs no lock, and
+//! nothing is decided here: a branch in this file chooses how to do something, never whether to do it.
 //!
-//! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Context`]), so that this same
-//! interpreter also runs in virtual time on one thread.
+//! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Context`]), so the same interpreter also
+//! runs in virtual time on one thread.
 //!
 //! Invariants:
-//! - a blob's intent is durable before its first stack is made, its stacks are synced and read back before the catalog
-//!   knows it, and staged files are freed only after that commit (`migration.rs`);
-//! - every action that expects an answer gets one, whatever fails; a drive that hangs is answered for at its deadline;
+//! - a blob's intent is durable before its first stack is created, its stacks are synced and read back before the
+//!   catalog knows it, and staged files are freed only after that commit (`migration.rs`);
+//! - every action that expects an answer gets one, even after a failure; a hanging drive is answered for at its
+//!   deadline;
 //! - memory is bounded by operations in service and by pages.
 
 pub(crate) mod checks;
@@ -59,7 +60,7 @@ use state::Step;
 use std::sync::atomic::Ordering;
 
 impl World {
-    /// Runs until it is closed or every handle is gone.
+    /// Runs until it is closed or every handle is dropped.
     pub async fn run(mut self) {
         loop {
             let deadline = self.context.clock.sleep_until(self.rack.next_deadline());
@@ -81,7 +82,7 @@ impl World {
         }
     }
 
-    /// Hands the event to the engine, and executes the actions that follow.
+    /// Applies the event in the engine, and executes the actions that follow.
     fn apply(&mut self, event: Event) {
         if matches!(event, Event::DriveLost { loss: engine::Loss::FuseTripped, .. }) {
             self.context.counters.fuse_trips.fetch_add(1, Ordering::Relaxed);
@@ -105,8 +106,8 @@ impl World {
         }
     }
 
-    /// Of the world's own operations the engine takes each for a new one only if its number is higher than the last:
-    /// one that was numbered and then waited for something would never be answered.
+    /// The engine accepts one of the world's own operations as new only if its number is higher than the last. An
+    /// operation that was numbered and then had to wait would never be answered.
     fn assert_in_order(&self, event: &Event) {
         let (Event::Submitted(request) | Event::SubmittedWhileAwake(request) | Event::SubmittedForJob { request, .. }) =
             event
@@ -114,7 +115,7 @@ impl World {
             return;
         };
         let OpId(number) = request.op;
-        // What the migrator numbers lies above.
+        // The migrator's numbers are above the world's own.
         assert!(number + 1 >= self.next_op, "operations are submitted in the order of their numbers");
     }
 
@@ -126,7 +127,7 @@ impl World {
 
     fn execute(&mut self, action: Action) {
         match action {
-            // Gathered by `persist_starts`, which hands them to the spin-ups that follow.
+            // Gathered by `persist_starts`, for which the spin-ups that follow wait.
             Action::PersistStarts { .. } => {}
             Action::PersistInitialised { group, drives } => self.persist_initialised(group, drives),
             Action::SpinUp { drive, attempt } => {
@@ -173,7 +174,7 @@ impl World {
         }
     }
 
-    /// Takes back such jobs as are queued. What is in service is not touched by that.
+    /// Withdraws the queued operations that match. Operations in service are not affected.
     fn withdraw(&mut self, is_meant: impl Fn(&Operation) -> bool) {
         let ops: Vec<OpId> = self.operations.iter().filter(|(_, job)| is_meant(job)).map(|(op, _)| *op).collect();
         for op in ops {
@@ -181,7 +182,7 @@ impl World {
         }
     }
 
-    /// An operation is over: its job is brought to its end and forgotten.
+    /// Ends an operation: completes its job, and forgets it.
     fn ended(&mut self, op: OpId, outcome: &Outcome) {
         match self.operations.remove(&op) {
             Some(Operation::Read { blob, progress, refused, .. }) => {

@@ -1,8 +1,7 @@
 //! Blocks: the unit in which the workshop writes, checks and reads its files.
 //!
 //! [`BlockWriter`] fills one block while the one before it is on its way to the drive, so a stream holds two. Writes
-//! run in tasks of their own: a caller that is dropped in the middle leaves no write half under way with its buffer
-//! gone.
+//! run in separate tasks: if a caller is dropped during a write, the write completes and keeps its buffer.
 //!
 //! Invariant: the checksum of a block is in the table before the block is reported as written.
 
@@ -13,15 +12,15 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
-/// Length of a block, but for a file's last: what has one checksum and is read and written at once. 1 MiB; this crate's
-/// own tests use a small one, so that files of many blocks and tables of many pages are cheap.
+/// Length of a block, except a file's last: the unit that has one checksum and is read and written at once. 1 MiB; this
+/// crate's own tests use a small one, so that files of many blocks and tables of many pages are cheap.
 pub const BLOCK_BYTES: usize = if cfg!(test) { 4 << 10 } else { 1 << 20 };
 
 /// A file takes whole pages of the drive.
 const PAGE_BYTES: u64 = 4096;
 
-/// The file of a block. Every block's checksum begins with it, so that a block of another file, or of an earlier
-/// one of that number, is as bad as wrong bytes.
+/// The file of a block. Every block's checksum begins with it, so a block of another file, or of an earlier one of that
+/// number, counts as wrong bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
     /// The file's number: a slot, or that of a recall.
@@ -30,7 +29,7 @@ pub(crate) struct FileIdentity {
     pub nonce: u64,
 }
 
-/// The checksum of block `block` of a file: CRC-32C of whose block it is, and of its bytes.
+/// The checksum of block `block` of a file: CRC-32C of the file's identity, the block's number and the block's bytes.
 pub(crate) fn block_sum(file: FileIdentity, block: u64, bytes: &[u8]) -> u32 {
     let mut identity = [0; 24];
     identity[..8].copy_from_slice(&file.number.to_le_bytes());
@@ -45,12 +44,12 @@ pub(crate) fn block_sum(file: FileIdentity, block: u64, bytes: &[u8]) -> u32 {
 /// Called after each block with the number of bytes of the file that are written.
 pub(crate) type OnWritten = Arc<dyn Fn(u64) + Send + Sync>;
 
-/// The room of a file of `file_bytes` bytes, in whole pages; more than any drive has if there is no such number.
+/// The room of a file of `file_bytes` bytes, in whole pages; more than any drive has if that number is too large.
 pub(crate) fn charge(file_bytes: u64) -> u64 {
     file_bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
 }
 
-/// Waits for `work` in a task of its own, which goes on if the caller does not.
+/// Runs `work` in a separate task and waits for it; the task continues if the caller is dropped.
 pub(crate) async fn detached<T, E>(work: impl Future<Output = Result<T, E>> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,
@@ -59,7 +58,7 @@ where
     joined(&mut tokio::spawn(work)).await
 }
 
-/// The result of the task of `handle`. A panic in it goes on here.
+/// The result of the task of `handle`. A panic of the task resumes here.
 pub(crate) async fn joined<T, E: From<DriveError>>(handle: &mut JoinHandle<Result<T, E>>) -> Result<T, E> {
     match handle.await {
         Ok(result) => result,
@@ -75,7 +74,7 @@ pub(crate) struct BlockRef {
     pub(crate) crc: u32,
 }
 
-/// The block `of` a file; `None` if it does not have its checksum.
+/// The block `of` a file; `None` if its checksum does not match.
 pub(crate) async fn read_block(
     drive: &dyn Drive,
     name: &FileName,
@@ -86,7 +85,7 @@ pub(crate) async fn read_block(
     Ok((block_sum(file, of.block, &data) == of.crc).then_some(data))
 }
 
-/// `bytes` bytes of the file at `offset`, unchecked.
+/// `bytes` bytes of the file at `offset`, not verified.
 pub(crate) async fn read_bytes(
     drive: &dyn Drive,
     name: &FileName,
@@ -102,13 +101,13 @@ pub(crate) struct BlockWriter {
     drive: Arc<dyn Drive>,
     name: FileName,
     file: FileIdentity,
-    /// Blocks that have their checksum.
+    /// Blocks whose checksum is in the table.
     blocks: u64,
     buffer: Buffer,
-    /// How much of `buffer` is filled.
+    /// Bytes of `buffer` that are filled.
     filled: usize,
     buffer_bytes: usize,
-    /// Where in the file `buffer` goes.
+    /// The offset of `buffer` in the file.
     start: u64,
     table: Arc<Mutex<Vec<u32>>>,
     written: OnWritten,
@@ -149,12 +148,13 @@ impl BlockWriter {
         &self.table
     }
 
-    /// How many bytes it was given.
+    /// Bytes that it was given.
     pub(crate) fn bytes(&self) -> u64 {
         self.start + self.filled as u64
     }
 
-    /// Takes `data`, and returns when all of it but a block is on the drive. The file must have room for it.
+    /// Takes `data`. When it returns, at most one block is on its way to the drive and less than a block is in the
+    /// buffer. The file must have room for `data`.
     pub(crate) async fn write(&mut self, mut data: &[u8]) -> Result<(), DriveError> {
         self.begin()?;
         while !data.is_empty() {
@@ -171,7 +171,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Writes what is left, and behind it what `tail` makes of the table, if anything.
+    /// Writes the rest, followed by the bytes that `tail` makes of the table.
     pub(crate) async fn finish(&mut self, tail: &mut (dyn FnMut(&[u32]) -> Vec<u8> + Send)) -> Result<(), DriveError> {
         self.begin()?;
         self.seal(tail, true).await?;
@@ -180,7 +180,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Writes `data` at `offset`, after all blocks that are under way.
+    /// Writes `data` at `offset`, after all blocks under way.
     pub(crate) async fn write_apart(&mut self, offset: u64, data: &[u8]) -> Result<(), DriveError> {
         self.begin()?;
         self.settle().await?;
@@ -201,8 +201,8 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Sends the block off, with `tail` behind it if that fits, and apart from it if not. Nothing comes behind the last
-    /// one, so that it is waited for.
+    /// Writes the block, with `tail` after it if that fits, and apart from it if not. No block follows the last one, so
+    /// its write is awaited.
     async fn seal(
         &mut self,
         tail: &mut (dyn FnMut(&[u32]) -> Vec<u8> + Send),
@@ -239,7 +239,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// The write of the buffer, whose place `next` takes.
+    /// The write of the buffer, which `next` replaces.
     fn block_write(
         &mut self,
         next: Buffer,
@@ -260,7 +260,7 @@ impl BlockWriter {
         }
     }
 
-    /// Waits for the block that is under way, if one is, and gives its buffer back.
+    /// Waits for the block under way, if any, and returns its buffer.
     async fn settle(&mut self) -> Result<Option<Buffer>, DriveError> {
         let Some(handle) = &mut self.under_way else { return Ok(None) };
         let result = joined(handle).await;

@@ -1,8 +1,7 @@
-//! The checksums that an object came with, computed once more: before its bytes are packed, and while all of it is
-//! served.
+//! The checksums that an object came with, computed again: before its bytes are packed, and while all of it is served.
 //!
-//! Of an object in one piece, the checksum of its bytes counts; of one that has only a checksum of the checksums of its
-//! parts, those of its parts.
+//! For an object in one piece, the checksum of its bytes counts; for one that has only a checksum of the checksums of
+//! its parts, those of its parts.
 
 use catalog::{Checksum, ChecksumKind, Object};
 use crc_fast::{CrcAlgorithm, Digest};
@@ -22,7 +21,7 @@ enum DigestState {
 }
 
 impl Checksummer {
-    /// One that has taken no bytes.
+    /// A checksummer without bytes so far.
     pub fn new(kind: ChecksumKind) -> Self {
         let crc = |algorithm| DigestState::Crc(Digest::new(algorithm));
         let state = match kind {
@@ -42,7 +41,7 @@ impl Checksummer {
         sum.finish()
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
             DigestState::Crc(digest) => digest.update(bytes),
@@ -51,7 +50,7 @@ impl Checksummer {
         }
     }
 
-    /// The checksum of all that was taken, as S3 spells it: base64 of its big-endian bytes.
+    /// The checksum of all added bytes, as S3 spells it: base64 of its big-endian bytes.
     pub fn finish(self) -> Checksum {
         let encode = |bytes: &[u8]| base64_simd::STANDARD.encode_to_string(bytes);
         let base64 = match (self.kind, self.state) {
@@ -69,7 +68,7 @@ pub fn whole_checksum(object: &Object) -> Option<&Checksum> {
     object.checksums.iter().find(|checksum| !checksum.is_composite())
 }
 
-/// The bytes of a checksum as S3 spells it; `None` if it is none of its kind.
+/// The bytes of a checksum as S3 spells it; `None` if it is malformed for its kind.
 pub(crate) fn raw(checksum: &Checksum) -> Option<Vec<u8>> {
     let bytes = base64_simd::STANDARD.decode_to_vec(checksum.base64.as_bytes()).ok()?;
     (bytes.len() == checksum.kind.digest_bytes()).then_some(bytes)

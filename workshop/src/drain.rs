@@ -9,7 +9,7 @@ use tokio::time::Instant;
 const MEMORY: Duration = Duration::from_mins(2);
 /// The shortest retry hint.
 const RETRY_MIN: Duration = Duration::from_secs(5);
-/// The longest retry hint, which is also given if nothing was freed lately.
+/// The longest retry hint, which is also used if nothing was freed recently.
 const RETRY_MAX: Duration = Duration::from_mins(2);
 
 /// There is no room.
@@ -22,7 +22,8 @@ pub struct Full {
     pub free_bytes: u64,
     /// The capacity, in bytes.
     pub capacity_bytes: u64,
-    /// When to try again, in wall time, judged by the rate at which room became free lately. `None`: it will never fit.
+    /// Time until the next attempt, in wall time, by the rate at which room became free recently. `None`: it will never
+    /// fit.
     pub retry_after: Option<Duration>,
 }
 
@@ -34,12 +35,12 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    /// Nothing has become free so far.
+    /// A drain from which nothing has become free so far.
     pub(crate) fn new() -> Self {
         Self { bytes: 0.0, at: clock::monotonic() }
     }
 
-    /// `bytes` became free now.
+    /// Records that `bytes` became free now.
     pub(crate) fn note(&mut self, bytes: u64) {
         let now = clock::monotonic();
         self.bytes = self.remembered(now) + bytes as f64;

@@ -6,13 +6,13 @@
 /// The reason why bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// They begin with something else.
+    /// They begin with another magic number.
     #[error("it is of another kind, or was never finished")]
     Magic,
-    /// They are of a format version that this Larder does not know.
+    /// They have a format version that this Larder does not know.
     #[error("it is of format version {0}, and this Larder does not know it: use the newer one that wrote it")]
     Version(u32),
-    /// They are of a format version from before the first that is read for ever.
+    /// They have a format version from before the first one that stays supported.
     #[error("it was written by an earlier trial version of Larder (format {0}), which this one does not read")]
     Trial(u32),
     /// They end too early, or too late.
@@ -26,7 +26,7 @@ pub enum FormatError {
     Field(&'static str),
 }
 
-/// An error unless `version` is `read`, the only one so far that is read.
+/// An error unless `version` is `read`, the only supported version so far.
 pub(crate) fn check_version(version: u32, read: u32) -> Result<(), FormatError> {
     match version {
         version if version == read => Ok(()),
@@ -40,13 +40,13 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// Takes fields off the front of bytes.
+/// Reads fields from the front of bytes.
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    /// All of `bytes`.
+    /// A reader of all of `bytes`.
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -80,7 +80,7 @@ impl<'a> Fields<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A length of four bytes and so many bytes of UTF-8.
+    /// A length in four bytes, and this number of bytes of UTF-8.
     pub(crate) fn text(&mut self) -> Result<String, FormatError> {
         let bytes = self.u32()? as usize;
         let text = std::str::from_utf8(self.take(bytes)?).map_err(|_| FormatError::Field("text"))?;

@@ -1,17 +1,17 @@
 //! The workshop: the server's own fast disk.
 //!
 //! - [`Staging`] holds staged files: a PUT is durable there before it is acknowledged (SOHO, section 3).
-//! - [`PackPlan`] and [`PackSource`] make payloads for the rack out of staged files; small objects never get a blob
-//!   each.
+//! - [`PackPlan`] and [`PackSource`] make payloads for the rack out of staged files; a small object never gets its own
+//!   blob.
 //! - [`Spool`] holds recalls: bytes on their way from the drives of the rack to clients.
 //!
 //! Invariants:
 //! - every access to the disk goes through [`disk::Drive`]; nothing here blocks a thread or needs more than one;
-//! - capacity is counted before a file is made, so that neither part ever exceeds its own; what does not fit is refused
-//!   with [`Full`], and nothing is left behind;
+//! - capacity is counted before a file is created, so neither part ever exceeds its own; a file that does not fit is
+//!   refused with [`Full`] and leaves nothing;
 //! - a stream holds at most two blocks of [`BLOCK_BYTES`] and one table page of 64 KiB;
-//! - every block has a checksum, and no byte is given out before its block was checked;
-//! - a file is removed only when it has no reader any more.
+//! - every block has a checksum, and no byte is returned before its block was verified;
+//! - a file is removed only when it has no readers any more.
 
 // The errors are enums, and each variant documents its cause.
 #![allow(clippy::missing_errors_doc)]

@@ -3,8 +3,8 @@
 use disk::FileName;
 use std::sync::Arc;
 
-/// A slot along with the object whose bytes are in it, if that is known. A file is found by its slot alone; the record
-/// of a small file by both, since records are sorted by the object's name, and by slot among those of one object.
+/// A slot with the object whose bytes are in it, if that is known. A file is found by its slot alone. The record of a
+/// small file is found by both, because records are sorted by the object's name, and those of one object by slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamedSlot {
     /// The bucket, a zero byte, the key; empty if not known.
@@ -33,7 +33,7 @@ impl NamedSlot {
         &self.name
     }
 
-    /// The least one above it.
+    /// The smallest one above it.
     #[must_use]
     pub fn successor(&self) -> Self {
         Self { name: Arc::clone(&self.name), slot: self.slot.saturating_add(1) }

@@ -1,12 +1,12 @@
 //! Packs: the payload of a blob, made of staged files, or of bytes in memory.
 //!
-//! A payload is the members' bytes in the order given, then the index, then the footer; also when there is one member.
+//! A payload is the members' bytes in the given order, then the index, then the footer, even for a single member.
 //! [`PackPlan`] knows every offset before a byte is read, [`PackSource`] yields the bytes.
 //!
-//! Invariants: two sources of one plan yield the same bytes, so a write can be tried again; every member is checked
-//! block by block as it is read, and against its object's own checksum; a source holds two blocks and a few opened
-//! small members, and nothing that grows with the payload but 8 bytes for each member. A held pack holds what it was
-//! given from memory ([`PackPlan::hold_with`]), beside the files of the same members.
+//! Invariants: two sources of one plan yield the same bytes, so a write can be retried; every member is verified block
+//! by block as it is read, and against its object's own checksum; a source holds two blocks and a few opened small
+//! members, and nothing that grows with the payload except 8 bytes for each member. A held pack also holds the bytes
+//! that it was given in memory ([`PackPlan::hold_with`]), beside the files of the same members.
 
 use crate::block::BLOCK_BYTES;
 use crate::checksum::{Checksummer, whole_checksum};
@@ -28,9 +28,9 @@ use std::sync::Arc;
 
 /// The most members of a pack.
 pub const MEMBERS_MAX: usize = 1 << 20;
-/// The longest entry of an index: far above what S3 lets a key, its metadata and the digests of 10,000 parts be.
+/// The longest entry of an index: far above what S3 permits for a key, its metadata and the digests of 10,000 parts.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
-/// How many pieces are opened ahead, so that small ones do not wait for each other.
+/// Pieces that are opened ahead, so that small ones do not wait for each other.
 const OPEN_AHEAD: usize = 8;
 
 /// A version that goes into a pack.
@@ -44,15 +44,15 @@ pub struct PackMember {
     pub object: Object,
     /// Its further entries in the index.
     pub attributes: MemberAttributes,
-    /// The slots of its staged files, whose bytes follow one another: one, or one for each of the object's parts. None
-    /// of a member that is in memory.
+    /// The slots of its staged files, whose bytes follow one another: one, or one for each of the object's parts. Empty
+    /// for a member in memory.
     pub slots: Vec<u64>,
 }
 
-/// The reason why a pack cannot be made.
+/// The reason that a pack cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
-    /// A pack of nothing, or of more than [`MEMBERS_MAX`].
+    /// A pack without members, or with more than [`MEMBERS_MAX`].
     #[error("{0} members cannot be a pack")]
     Members(usize),
     /// A member's key and metadata are too long for an index.
@@ -60,19 +60,19 @@ pub enum PackError {
     EntryTooLong {
         /// The member's first slot; 0 if it is in memory.
         slot: u64,
-        /// How long it would be.
+        /// The length of its entry.
         bytes: usize,
     },
     /// The members are longer than any payload can be.
     #[error("the members are too long together")]
     TooLong,
-    /// A member is not there: it was deleted or overwritten, and freed, before the pack was held.
+    /// A member is missing: it was deleted or overwritten, and freed, before the pack was held.
     #[error("slot {slot} is not staged any more")]
     MemberGone {
         /// A slot of the member.
         slot: u64,
     },
-    /// A member's staged file is not as long as its record says.
+    /// A member's staged file does not have the length in its record.
     #[error("slot {slot} holds {staged_bytes} bytes, and its record says {record_bytes}")]
     MemberLength {
         /// A slot of the member.
@@ -82,7 +82,7 @@ pub enum PackError {
         /// The length in its record.
         record_bytes: u64,
     },
-    /// A member's bytes are not those that its object was acknowledged with, though every block of them is as it was
+    /// A member's bytes are not those with which its object was acknowledged, though every block of them is as it was
     /// staged.
     #[error(
         "the bytes staged for s3://{bucket}/{key} do not have the object's own checksum, {} {}",
@@ -93,7 +93,7 @@ pub enum PackError {
         bucket: String,
         /// Its key.
         key: String,
-        /// The number of its part that is meant, from 1 on; 0 if it is the whole of it.
+        /// The number of its part in question, from 1 on; 0 for the whole member.
         part: u32,
         /// Its first slot, or that of the part.
         slot: u64,
@@ -106,13 +106,12 @@ pub enum PackError {
 }
 
 impl PackMember {
-    /// In how many pieces its bytes lie.
+    /// The number of pieces that hold its bytes.
     fn pieces(&self) -> usize {
         self.slots.len().max(1)
     }
 
-    /// The checksum that the bytes of all its pieces have, or else the one that those of each piece have, by the number
-    /// of the piece.
+    /// The expected checksum of the whole member, or of the piece `piece` if the member as a whole has none.
     fn expected(&self, piece: Option<usize>) -> Option<&Checksum> {
         let whole = whole_checksum(&self.object);
         match piece {
@@ -124,7 +123,7 @@ impl PackMember {
 }
 
 impl PackError {
-    /// The member whose staged file is lost or damaged, if that is what is wrong.
+    /// The slot of a member that cannot be packed: its staged file is lost or damaged, or its index entry is too long.
     pub fn bad_slot(&self) -> Option<u64> {
         match self {
             Self::MemberGone { slot } | Self::MemberLength { slot, .. } | Self::MemberMismatch { slot, .. } => {
@@ -155,20 +154,20 @@ pub struct PackPlan {
     index_bytes: u64,
 }
 
-/// A pack whose members stay, though they be freed, until this is dropped: from composing until the blob is committed.
+/// A pack whose members stay until this is dropped, even if they are freed: from composing until the blob is committed.
 pub struct HeldPack {
     plan: PackPlan,
-    /// The pieces of all members, one behind the other.
+    /// The pieces of all members, in order.
     pieces: Vec<MemberPiece>,
 }
 
-/// The bytes of a staged version that was read and checked a moment ago: of each of its files, in chunks.
+/// The bytes of a staged version that was just read and verified: of each of its files, in chunks.
 pub type CheckedBytes = Vec<Vec<Bytes>>;
 
 /// A piece of a member.
 enum MemberPiece {
     File(StagedPiece),
-    /// A staged piece whose bytes are in memory, so that it is not read again. The file stays all the same.
+    /// A staged piece whose bytes are in memory, so it is not read again. Its file stays nevertheless.
     Checked(StagedPiece, Vec<Bytes>),
     Memory(Bytes),
 }
@@ -198,11 +197,11 @@ fn blocks_of(mut bytes: Bytes) -> impl Stream<Item = Result<Bytes, ReadError>> +
     }))
 }
 
-/// A staged file that stays, and how much of a member it must hold.
+/// A staged file that stays, and the number of a member's bytes that it must hold.
 struct StagedPiece {
     hold: SlotHold,
     bytes: u64,
-    /// Of which version of which object it is.
+    /// The version, the bucket and the key of its object.
     of: Arc<(u64, String, String)>,
 }
 
@@ -224,7 +223,7 @@ impl HeldPack {
         &self.plan
     }
 
-    /// Staged members that are in memory, and their bytes: each costs no read of the workshop.
+    /// Staged members in memory, and their bytes: these cost no read of the workshop.
     pub fn checked(&self) -> (u64, u64) {
         let mut pieces = self.pieces.iter();
         let mut checked = (0, 0);
@@ -273,18 +272,18 @@ impl PackPlan {
         &self.members
     }
 
-    /// Where in the payload each member begins, in the same order.
+    /// The offset of each member in the payload, in the same order.
     pub fn offsets(&self) -> &[u64] {
         &self.offsets
     }
 
-    /// Holds the files of all members, so that the pack can be yielded any number of times.
+    /// Holds the files of all members, so the pack can be yielded any number of times.
     pub fn hold(self, staging: &Staging) -> Result<HeldPack, PackError> {
         self.hold_with(staging, |_| None)
     }
 
-    /// The same, with the bytes of such versions as `checked` has in memory; what is not as long as its record says is
-    /// read.
+    /// The same, with the bytes of those versions that `checked` has in memory; a piece that is not as long as its
+    /// record says is read.
     pub fn hold_with(
         self,
         staging: &Staging,
@@ -312,7 +311,7 @@ impl PackPlan {
         Ok(HeldPack { pieces: pieces.collect::<Result<_, PackError>>()?, plan: self })
     }
 
-    /// The pack of members that are in memory, one for each.
+    /// The pack of members that are in memory; `bytes` has those of each.
     ///
     /// # Panics
     /// If a member is not as long as its record says, or is staged.
@@ -340,12 +339,12 @@ pub struct PackSource {
     pack: Arc<HeldPack>,
     stage: SourceStep,
     opening: FuturesOrdered<BoxFuture<'static, Opened>>,
-    /// How many pieces were opened, or are being.
+    /// Pieces that were opened or are being opened.
     opened: usize,
     /// CRC-64 of the members that were yielded.
     checksums: Vec<u64>,
     member_digest: Digest,
-    /// Compute the checksums that the member and its current piece should have, if they are known.
+    /// Compute the checksums that the member and its current piece should have, if these are known.
     member_sum: Option<Checksummer>,
     piece_sum: Option<Checksummer>,
     index_digest: Digest,
@@ -362,8 +361,7 @@ type Opened = Result<BoxStream<'static, Result<Bytes, ReadError>>, PackError>;
 
 /// The next step of a source.
 enum SourceStep {
-    /// The next piece of the member of that number, of which so many were read; or the index if there is no such
-    /// member.
+    /// The next piece of the member of that number, after `read` pieces; after the last member, the index.
     File { member: usize, read: usize },
     /// More of a piece.
     Bytes { member: usize, read: usize, stream: BoxStream<'static, Result<Bytes, ReadError>> },
@@ -398,7 +396,8 @@ impl PackSource {
 
     /// The next bytes of the payload; all chunks but the last are a block of 1 MiB. `None` at its end.
     ///
-    /// After an error, or when the future of a call was dropped, the source is of no more use; a new one begins again.
+    /// After an error, or when the future of a call was dropped, the source is unusable; a new one starts from the
+    /// beginning.
     pub async fn next(&mut self) -> Result<Option<Bytes>, PackError> {
         let chunk = loop {
             if let Some(chunk) = self.take_chunk() {
@@ -416,7 +415,7 @@ impl PackSource {
         Ok(Some(chunk))
     }
 
-    /// The number of the member that is being read, or whose reading failed; `None` behind the last one.
+    /// The number of the member that is being read, or whose reading failed; `None` after the last one.
     pub fn reading(&self) -> Option<usize> {
         match &self.stage {
             SourceStep::File { member, .. } | SourceStep::Bytes { member, .. } => Some(*member),
@@ -430,7 +429,7 @@ impl PackSource {
         complete.then(|| Sealed { payload_bytes: self.yielded_bytes, checksum: self.payload_digest.finalize() })
     }
 
-    /// Moves what is left over to what is gathered; gives a block if that makes one.
+    /// Moves the bytes left over to those gathered; returns a block if that completes one.
     fn take_chunk(&mut self) -> Option<Bytes> {
         if self.gathered.is_empty() && self.left_over.len() == BLOCK_BYTES {
             return Some(std::mem::take(&mut self.left_over));
@@ -444,7 +443,7 @@ impl PackSource {
         (self.gathered.len() == BLOCK_BYTES).then(|| Bytes::from(std::mem::take(&mut self.gathered)))
     }
 
-    /// The next bytes, in pieces as they come: at most a block. `None` at the end.
+    /// The next bytes, in pieces as they come: at most a block each. `None` at the end.
     async fn next_piece(&mut self) -> Result<Option<Bytes>, PackError> {
         loop {
             match &mut self.stage {
@@ -479,7 +478,7 @@ impl PackSource {
         }
     }
 
-    /// Begins with the next piece of `member`, of which `read` were read; or with the next member behind its last.
+    /// Begins the next piece of `member`, after `read` pieces; or the next member, after the last piece.
     async fn begin_file(&mut self, member: usize, read: usize) -> Result<(), PackError> {
         self.open_ahead();
         let pack = Arc::clone(&self.pack);

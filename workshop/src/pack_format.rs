@@ -1,13 +1,13 @@
-//! The bytes of a pack behind its members: index and footer, format version 3. `docs/format.md` draws them.
+//! The bytes of a pack after its members: index and footer, format version 3. `docs/format.md` shows them.
 //!
-//! The index names every member with all that S3 knew of it when it was packed, so that a catalog can be rebuilt from
-//! the drives alone; what changed later is the catalog's alone.
+//! The index names every member with all that S3 knew of it when it was packed, so a catalog can be rebuilt from the
+//! drives alone; later changes are in the catalog only.
 //!
-//! The checksums of the members have a place of fixed length at its end: they are known only when the members were
-//! read, and the length of a pack is known before.
+//! The checksums of the members have a place of fixed length at the end of the index: they are known only after the
+//! members were read, and the length of a pack is known before.
 //!
-//! Invariants: what is written here does not follow the catalog's records when those change, except by a new version;
-//! decoding takes memory in proportion to the bytes it is given.
+//! Invariants: these formats do not follow the catalog's records when those change, except by a new version; decoding
+//! takes memory in proportion to its input.
 
 use crate::checksum::{of_raw, raw};
 use crate::format::{Fields, FormatError, check_version, crc32c};
@@ -17,7 +17,7 @@ use catalog::{Acl, Checksum, ChecksumKind, Object, PartLengths, VersionId};
 pub const PACK_FOOTER_BYTES: usize = 64;
 /// Length of the index before its entries.
 pub(crate) const INDEX_HEADER_BYTES: usize = 16;
-/// The entry of each member behind the index entries: the CRC-64 of its bytes.
+/// Bytes of each member's checksum after the index entries: the CRC-64 of its bytes.
 pub(crate) const MEMBER_CHECKSUM_BYTES: usize = 8;
 
 const PARTS: FormatError = FormatError::Field("lengths of parts");
@@ -38,20 +38,20 @@ const LEGAL_HOLD: u8 = 2;
 pub enum RetentionMode {
     /// Users with the right to bypass governance may shorten it.
     Governance,
-    /// No user may.
+    /// No user may shorten it.
     Compliance,
 }
 
-/// Until when an object must not be deleted.
+/// The time until which an object must not be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// The mode.
     pub mode: RetentionMode,
-    /// Until when, in milliseconds of the Unix epoch.
+    /// The end of the retention, in milliseconds of the Unix epoch.
     pub until_ms: u64,
 }
 
-/// The digests of a part that an object was uploaded in.
+/// The digests of a part in which an object was uploaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartDigests {
     /// MD5 of its bytes.
@@ -63,21 +63,21 @@ pub struct PartDigests {
 /// The attributes of a member in a pack beyond its [`Object`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberAttributes {
-    /// When its bucket was made, in milliseconds of the Unix epoch: distinguishes buckets of one name.
+    /// The time when its bucket was created, in milliseconds of the Unix epoch: distinguishes buckets of one name.
     pub bucket_created_ms: u64,
     /// The name of the user who owned the bucket.
     pub owner: String,
-    /// The catalog's commit sequence number of the object's record: of two versions, the one with the higher is newer.
+    /// The catalog's commit sequence number of the object's record: the higher one of two versions is newer.
     pub sequence: u64,
-    /// True of a delete marker, which has no bytes.
+    /// True for a delete marker, which has no bytes.
     pub is_delete_marker: bool,
-    /// True under legal hold.
+    /// True if it is under legal hold.
     pub legal_hold: bool,
-    /// Until when it is retained, if it is.
+    /// Its retention, if any.
     pub retention: Option<Retention>,
     /// Its storage class as S3 spells it; empty if none was named.
     pub storage_class: String,
-    /// The digests of its parts, of all of them in order, or of none.
+    /// The digests of all of its parts, in order, or of none.
     pub parts: Vec<PartDigests>,
 }
 
@@ -88,7 +88,7 @@ pub struct IndexEntry {
     pub bucket: String,
     /// Its key.
     pub key: String,
-    /// Where in the payload it begins.
+    /// The offset of its first byte in the payload.
     pub offset: u64,
     /// Its S3 record when it was packed.
     pub object: Object,
@@ -101,9 +101,9 @@ pub struct IndexEntry {
 /// The last bytes of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackFooter {
-    /// How many members there are.
+    /// The number of members.
     pub members: u32,
-    /// Where in the payload the index begins, which is where the members end.
+    /// The offset of the index in the payload, which is the end of the members.
     pub index_offset: u64,
     /// The index's length.
     pub index_bytes: u64,
@@ -112,7 +112,7 @@ pub struct PackFooter {
 }
 
 impl PackFooter {
-    /// Length of the payload, footer and all.
+    /// Length of the payload, including the footer.
     pub fn payload_bytes(&self) -> u64 {
         self.index_offset + self.index_bytes + PACK_FOOTER_BYTES as u64
     }
@@ -132,7 +132,7 @@ impl PackFooter {
     }
 }
 
-/// The footer that `bytes` are: the last [`PACK_FOOTER_BYTES`] of a payload.
+/// The footer in `bytes`, the last [`PACK_FOOTER_BYTES`] of a payload.
 pub fn decode_footer(bytes: &[u8]) -> Result<PackFooter, FormatError> {
     if bytes.len() != PACK_FOOTER_BYTES {
         return Err(FormatError::Length);
@@ -160,7 +160,7 @@ pub fn decode_footer(bytes: &[u8]) -> Result<PackFooter, FormatError> {
     }
 }
 
-/// The members that the index `bytes` names, in the order in which they lie in the payload of `footer`.
+/// The members that the index `bytes` names, in the order of their bytes in the payload of `footer`.
 pub fn decode_index(footer: &PackFooter, bytes: &[u8]) -> Result<Vec<IndexEntry>, FormatError> {
     if bytes.len() as u64 != footer.index_bytes {
         return Err(FormatError::Length);
@@ -176,7 +176,7 @@ pub fn decode_index(footer: &PackFooter, bytes: &[u8]) -> Result<Vec<IndexEntry>
     Ok(entries)
 }
 
-/// [`decode_index`] without what the footer knows.
+/// [`decode_index`] without the comparison with the footer.
 pub(crate) fn parse_index(bytes: &[u8]) -> Result<Vec<IndexEntry>, FormatError> {
     let mut fields = Fields::of(bytes);
     if fields.take(8)? != INDEX_MAGIC {
@@ -213,7 +213,7 @@ pub(crate) fn encode_index_header(members: u32) -> [u8; INDEX_HEADER_BYTES] {
     bytes
 }
 
-/// An entry, with its length before it.
+/// An entry, preceded by its length.
 pub(crate) fn encode_entry(
     bucket: &str,
     key: &str,
@@ -221,7 +221,7 @@ pub(crate) fn encode_entry(
     object: &Object,
     attributes: &MemberAttributes,
 ) -> Vec<u8> {
-    // Named one by one, so that a field that a record gains cannot be forgotten here.
+    // Named one by one, so that a new field of a record cannot be forgotten here.
     let Object { version, bytes, etag, modified_ms, created_ms, headers, metadata, checksums, acl, tags, parts } =
         object;
     let MemberAttributes { bucket_created_ms, owner, sequence, storage_class, .. } = attributes;
@@ -301,14 +301,15 @@ fn decode_entry(bytes: &[u8]) -> Result<IndexEntry, FormatError> {
     Ok(IndexEntry { bucket, key, offset, object, attributes, checksum: 0 })
 }
 
-/// The kind of the checksums of `digests`; `None` if there are none, or not all are checksums of one kind.
+/// The kind of the checksums of `digests`; `None` if `digests` is empty, or not all are checksums of one kind.
 fn digests_kind(digests: &[PartDigests]) -> Option<ChecksumKind> {
     let kind = digests.first()?.checksum.kind;
     let sound = digests.iter().all(|part| part.checksum.kind == kind && raw(&part.checksum).is_some());
     sound.then_some(kind)
 }
 
-/// The digests of parts: their number, and if there are any the kind of their checksums, and of each MD5 and checksum.
+/// Writes the digests of parts: their number and, unless it is 0, the kind of their checksums, then each MD5 and
+/// checksum.
 fn put_digests(out: &mut Vec<u8>, digests: &[PartDigests]) {
     let Some(kind) = digests_kind(digests) else { return put_count(out, 0) };
     put_count(out, digests.len());
@@ -377,7 +378,7 @@ fn decode_parts(fields: &mut Fields<'_>, bytes: u64) -> Result<PartLengths, Form
         let (count, bytes) = (fields.u32()?, fields.u64()?);
         parts.push_run(count, bytes);
         sum = bytes.checked_mul(count.into()).and_then(|run| sum.checked_add(run)).ok_or(PARTS)?;
-        // Nothing is said in two ways.
+        // Every list has only one encoding.
         if parts.runs().len() != runs as usize {
             return Err(PARTS);
         }

@@ -68,7 +68,7 @@ fn members() -> impl Strategy<Value = Vec<Member>> {
     proptest::collection::vec((texts(), texts(), objects(), any::<u64>(), attributes()), 0..6)
 }
 
-/// An index of these members, with the footer that goes with it.
+/// An index of these members, with its footer.
 fn encode(members: &[Member]) -> (Vec<u8>, PackFooter) {
     let mut bytes = encode_index_header(members.len() as u32).to_vec();
     let mut offset = 0;
@@ -224,7 +224,7 @@ fn digests_that_are_not_of_all_parts_are_refused() {
     member.4.parts = digests(2);
     let refused = parse_index(&encode(std::slice::from_ref(&member)).0);
     assert_eq!(refused, Err(FormatError::Field("number of digests of parts")));
-    // Not checksums of one kind: there is no way to write them, so none are.
+    // Not checksums of one kind: these have no encoding, so none are written.
     member.4.parts = digests(3);
     member.4.parts[1].checksum = of_raw(ChecksumKind::Sha1, &[0; 20]);
     let entries = parse_index(&encode(std::slice::from_ref(&member)).0).unwrap();

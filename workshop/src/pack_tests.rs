@@ -78,7 +78,7 @@ fn parts_are_held_against_their_own_checksums_where_the_object_has_none_of_its_b
     });
 }
 
-/// The payload is the same as from the files, which are not read: what stands in them by then does not show.
+/// The payload is the same as from the files, which are not read: a later change of a file has no effect.
 #[test]
 fn members_that_are_in_memory_are_not_read_again() {
     run(async {

@@ -1,37 +1,37 @@
-//! What an entry of the spool is for, and what became of the bytes of those that were read ahead.
+//! The purpose of an entry of the spool, and the use of bytes that were read ahead.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What became of bytes that were read ahead.
+/// Counts of the bytes that were read ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AheadBytes {
     /// Read from the rack.
     pub read_bytes: u64,
-    /// Of those that were wanted, taken by clients.
+    /// Of the wanted bytes among those, taken by clients.
     pub used_bytes: u64,
-    /// Of those, evicted before anybody took them.
+    /// Of the wanted bytes among those, evicted before a client took them.
     pub wasted_bytes: u64,
 }
 
-/// What an entry is for.
+/// The purpose of an entry.
 #[derive(Clone, Debug)]
 pub enum Purpose {
-    /// A client asked for so many of its bytes, and is to take them.
+    /// A client asked for some of its bytes, and is to take them.
     Asked {
-        /// So many.
+        /// The number of these bytes.
         wanted_bytes: u64,
     },
-    /// It is read ahead, since so many of its bytes may be asked for.
+    /// It is read ahead, because some of its bytes may be asked for.
     Ahead {
-        /// So many.
+        /// The number of these bytes.
         wanted_bytes: u64,
-        /// Counts what becomes of them.
+        /// Counts their use.
         counts: Arc<AheadCounts>,
     },
 }
 
-/// Counts what becomes of the bytes that are read ahead for somebody.
+/// Counts the use of bytes that are read ahead.
 #[derive(Debug, Default)]
 pub struct AheadCounts(Mutex<AheadBytes>);
 

@@ -1,4 +1,4 @@
-//! One recall: which bytes of which blob it brings, how far it is, and the checksums of its blocks.
+//! One recall: the bytes of a blob that it brings, its progress, and the checksums of its blocks.
 //!
 //! Invariant: progress only grows, and never beyond the length of the recall.
 
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
-/// Why a recall cannot be written or read.
+/// The reason that a recall cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     /// The recall failed; the writer's reason.
     #[error("the recall failed: {0}")]
     Failed(Arc<str>),
-    /// A block is not what was written. The entry is given up; another recall will bring the bytes.
+    /// A block is not as it was written. The entry is dropped; another recall will bring the bytes.
     #[error("block {block} of a recall of {blob} is damaged")]
     Damaged {
         /// The blob.
@@ -24,15 +24,15 @@ pub enum SpoolError {
         /// The block, counted from 0 at the beginning of the entry.
         block: u64,
     },
-    /// The entry does not hold what was asked for.
+    /// The entry does not hold the requested bytes.
     #[error("only payload bytes {0:?} are here")]
     OutOfRange(Range<u64>),
     /// More or fewer bytes were written than the entry is for.
     #[error("{written_bytes} bytes for an entry of {entry_bytes}")]
     WrongLength {
-        /// How many were, or would have been, written.
+        /// Bytes that were, or would have been, written.
         written_bytes: u64,
-        /// How many it is for.
+        /// Bytes that the entry is for.
         entry_bytes: u64,
     },
     /// The disk failed.
@@ -46,15 +46,15 @@ pub(crate) struct Recall {
     pub range: Range<u64>,
     pub table: OnceLock<Arc<Mutex<Vec<u32>>>>,
     pub progress: watch::Sender<RecallProgress>,
-    /// Bytes that readers have taken; twice what was read twice.
+    /// Bytes that readers have taken; bytes that were read twice count twice.
     taken_bytes: AtomicU64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecallProgress {
-    /// How much can be read.
+    /// Bytes that can be read.
     pub bytes: u64,
-    /// Set when no more will come, though the entry is not complete.
+    /// Set when no more bytes will come, though the entry is not complete.
     pub failed: Option<Arc<str>>,
 }
 
@@ -63,7 +63,7 @@ impl Recall {
         Self { blob, range, table: OnceLock::new(), progress: watch::Sender::default(), taken_bytes: AtomicU64::new(0) }
     }
 
-    /// A reader has taken so many bytes.
+    /// Records that a reader has taken `bytes` bytes.
     pub(crate) fn take(&self, bytes: u64) {
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -78,12 +78,12 @@ impl Recall {
         self.progress.borrow().bytes == self.bytes()
     }
 
-    /// How long it is when complete.
+    /// The length of the complete recall.
     pub(crate) fn bytes(&self) -> u64 {
         self.range.end.saturating_sub(self.range.start)
     }
 
-    /// So many bytes are on the drive, and their checksums in the table.
+    /// Records that `bytes` bytes are on the drive, and their checksums in the table.
     pub(crate) fn advance(&self, bytes: u64) {
         assert!(bytes <= self.bytes(), "a recall brings no more than it is for");
         self.progress.send_modify(|now| {
@@ -103,7 +103,7 @@ impl Recall {
         }
     }
 
-    /// The checksum of a block that was written.
+    /// The checksum of a written block.
     pub(crate) fn crc(&self, block: u64) -> Option<u32> {
         self.table.get()?.lock().get(block as usize).copied()
     }

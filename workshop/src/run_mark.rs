@@ -1,8 +1,8 @@
-//! Run marks: the runs of the server that used the workshop last, in the names of files of one byte beside the staged
+//! Run marks: the last runs of the server that used the workshop, as names of files of one byte beside the staged
 //! files.
 //!
-//! A catalog remembers its own runs. One that does not know the run of the mark is not the one that was used last: it
-//! was put back from a backup, or belongs elsewhere.
+//! A catalog remembers its own runs. A catalog that does not know the marked run is not the one that was used last: it
+//! was restored from a backup, or belongs elsewhere.
 
 use crate::names::{run_mark_name, run_of};
 use crate::staging::Staging;
@@ -10,15 +10,15 @@ use disk::DriveError;
 use std::collections::BTreeSet;
 
 impl Staging {
-    /// The runs that are marked: one, or two if a server ended between making a mark and taking the last one away. None
-    /// in a workshop that is new, or lost its marks.
+    /// The marked runs: one, or two if a server ended between creating a mark and removing the last one. Empty in a
+    /// workshop that is new, or lost its marks.
     pub async fn marked_runs(&self) -> Result<BTreeSet<u64>, DriveError> {
         let mut runs = BTreeSet::new();
         self.drive().each_name(&mut |name| runs.extend(run_of(name))).await?;
         Ok(runs)
     }
 
-    /// Marks `run`, beside what is marked already.
+    /// Marks `run`; other marks stay.
     pub async fn mark_run(&self, run: u64) -> Result<(), DriveError> {
         let name = run_mark_name(run);
         match self.drive().create(&name, 1).await {
@@ -27,7 +27,7 @@ impl Staging {
         }
     }
 
-    /// Removes the marks of `marked` but that of `run`.
+    /// Removes the marks of `marked`, except that of `run`.
     pub async fn remove_other_marks(&self, marked: BTreeSet<u64>, run: u64) -> Result<(), DriveError> {
         for other in marked.into_iter().filter(|other| *other != run) {
             self.drive().remove(&run_mark_name(other)).await?;

@@ -1,9 +1,9 @@
-//! The slots of the staging area: the room they take, and who holds their files.
+//! The slots of the staging area: the room they take, and the holds on their files.
 //!
 //! Invariants:
 //! - a reservation is granted only if staged and reserved bytes together stay within the capacity;
-//! - a file is removed only when its slot is dead and nobody holds it; a dead slot is never held again;
-//! - removals run in tasks of their own; one that fails is tried again with the next, and counts until it succeeds;
+//! - a file is removed only when its slot is dead and has no holds; a dead slot is never held again;
+//! - removals run in separate tasks; a removal that fails is retried with the next, and counts until it succeeds;
 //! - memory: a few words for each slot that is being read, written or removed right now, and nothing for all others.
 
 use crate::block::{charge, detached};
@@ -30,7 +30,7 @@ pub(crate) struct Slots {
     pub(crate) state: Mutex<SlotTable>,
     /// Draws the nonce of a file.
     pub(crate) nonce: Nonce,
-    /// Unset before they are known.
+    /// Unset until they are known.
     pub(crate) now: OnceLock<Now>,
 }
 
@@ -43,13 +43,13 @@ pub(crate) type Nonce = Box<dyn Fn() -> u64 + Send + Sync>;
 pub(crate) struct SlotTable {
     pub(crate) staged_bytes: u64,
     pub(crate) reserved_bytes: u64,
-    /// What was counted only after the start.
+    /// Bytes that were counted only after the start.
     pub(crate) found_bytes: u64,
-    /// Slots that are held, or dead and not removed yet.
+    /// Slots that are held, or dead and not yet removed.
     pub(crate) slots: HashMap<u64, SlotEntry>,
     /// Slots whose files can be removed now.
     removable: Vec<u64>,
-    /// The disk had no room for the last file, though the area had.
+    /// True if the disk had no room for the last file, though the area had.
     pub(crate) is_disk_full: bool,
     drain: Drain,
 }
@@ -60,7 +60,7 @@ pub(crate) struct SlotEntry {
     dead: bool,
     /// The room of an unfinished file. A finished file counts as staged.
     reserved_bytes: u64,
-    /// Its name, as far as it matters and is known.
+    /// Its name, if that matters and is known.
     name: Option<SlotNaming>,
 }
 
@@ -71,7 +71,7 @@ impl SlotTable {
         Self { staged_bytes: 0, reserved_bytes: 0, found_bytes: 0, slots, removable, is_disk_full: false, drain }
     }
 
-    /// Marks `slot` as dead. True if its file can be removed now: nobody holds it, and it was not dead before.
+    /// Marks `slot` as dead. True if its file can be removed now: it has no holds, and was not dead before.
     fn bury(&mut self, slot: u64) -> bool {
         let entry = self.slots.entry(slot).or_default();
         if std::mem::replace(&mut entry.dead, true) || entry.holds > 0 {
@@ -99,7 +99,7 @@ impl Slots {
         state.drain.full(wanted_bytes, self.free_bytes(state), self.capacity_bytes)
     }
 
-    /// Reserves the first `first_bytes` of what a file of `bytes` bytes takes, if all of it fits now.
+    /// Reserves the first `first_bytes` of the room of a file of `bytes` bytes, if the whole file fits now.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: u64, first_bytes: u64) -> Result<Reservation, Full> {
         let layout = StagedLayout { bytes_max: bytes.min(BYTES_MAX) };
         let wanted_bytes = charged_for(bytes);
@@ -134,7 +134,7 @@ impl Slots {
         assert!(Arc::ptr_eq(self, &reservation.slots), "a reservation is good where it was made");
         let mut state = self.state.lock();
         if state.slots.contains_key(&slot) {
-            // The reservation gives its room back when it is dropped, which takes the lock.
+            // Dropping the reservation releases its room, which takes the lock.
             drop(state);
             return Err(DriveError::Exists(staged_name(slot)));
         }
@@ -155,7 +155,7 @@ impl Slots {
         Some(SlotHold { slots: Arc::clone(self), slot: at.slot() })
     }
 
-    /// The entry of the slot `at`, which has its name from now on.
+    /// The entry of the slot `at`, which from now on has its name.
     fn entry<'t>(&self, state: &'t mut SlotTable, at: &NamedSlot) -> &'t mut SlotEntry {
         let entry = state.slots.entry(at.slot()).or_default();
         if entry.name.is_none() {
@@ -164,8 +164,8 @@ impl Slots {
         entry
     }
 
-    /// Reserves more room for the file of `slot`, which is being written: `wanted_bytes` in all if there are so many,
-    /// and `needed_bytes` at least.
+    /// Reserves more room for the file of `slot`, which is being written: up to `wanted_bytes` in all, and at least
+    /// `needed_bytes`.
     pub(crate) fn grow(&self, slot: u64, needed_bytes: u64, wanted_bytes: u64) -> Result<(), Full> {
         assert!(needed_bytes <= wanted_bytes, "a file wants at least what it needs");
         let mut state = self.state.lock();
@@ -183,7 +183,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Gives back the room of `slot` without touching its file.
+    /// Releases the room of `slot` without touching its file.
     pub(crate) fn forget(&self, slot: u64) {
         let mut state = self.state.lock();
         let entry = state.slots.get_mut(&slot).expect("the hold of the failed creation is still there");
@@ -191,7 +191,7 @@ impl Slots {
         state.reserved_bytes -= reserved_bytes;
     }
 
-    /// Marks the slot `at` as dead, and releases its file for removal if nobody holds it.
+    /// Marks the slot `at` as dead, and releases its file for removal if it has no holds.
     pub(crate) fn mark_dead(&self, at: &NamedSlot) {
         let mut state = self.state.lock();
         self.entry(&mut state, at);
@@ -200,7 +200,7 @@ impl Slots {
         }
     }
 
-    /// Marks slots as dead, and gives those whose files can be removed now to whoever removes many at once.
+    /// Marks slots as dead, and returns those whose files can be removed now, for a caller that removes many at once.
     pub(crate) fn leaving(self: &Arc<Self>, slots: &[NamedSlot]) -> Leaving {
         let mut state = self.state.lock();
         let mut leaving: Vec<NamedSlot> = Vec::with_capacity(slots.len());
@@ -214,7 +214,7 @@ impl Slots {
         Leaving { area: Arc::clone(self), slots: leaving }
     }
 
-    /// `slot` is durable: its reserved bytes count as staged from now on.
+    /// Records that `slot` is durable: its reserved bytes count as staged from now on.
     pub(crate) fn finished(&self, slot: u64) {
         let mut state = self.state.lock();
         let entry = state.slots.get_mut(&slot).expect("the writer holds its slot");
@@ -226,10 +226,10 @@ impl Slots {
         state.is_disk_full = false;
     }
 
-    /// Removes all files that can be removed, some at a time. Gives the first error after trying them all.
+    /// Removes all files that can be removed, some at a time. Returns the first error after trying them all.
     ///
-    /// None of them is wanted by anybody whose record is durable, so in which order their names go does not matter, nor
-    /// whether a crash brings some of them back: those are swept. What counts as free is gone for good.
+    /// No durable record refers to any of them. So the order in which their names go does not matter, nor whether a
+    /// crash brings some of them back: those are swept. A file whose room counts as free is removed permanently.
     pub(crate) async fn remove_all(&self) -> Result<(), DriveError> {
         let removable = std::mem::take(&mut self.state.lock().removable);
         let mut result = Ok(());
@@ -250,7 +250,7 @@ impl Slots {
         result
     }
 
-    /// Removes the files of `slots`; gives the length of each.
+    /// Removes the files of `slots`; returns the length of each.
     async fn remove(&self, slots: &[u64]) -> Vec<Result<u64, DriveError>> {
         {
             let state = self.state.lock();
@@ -262,7 +262,7 @@ impl Slots {
         self.drive.remove_many(slots.iter().map(|&slot| staged_name(slot)).collect()).await
     }
 
-    /// The file of `slot` is gone, which counted as `charged_bytes` if it was finished.
+    /// Records that the file of `slot` is gone, which counted as `charged_bytes` if it was finished.
     fn removed(&self, slot: u64, charged_bytes: u64) {
         let mut state = self.state.lock();
         let entry = state.slots.remove(&slot).expect("a slot is known until its file is removed");
@@ -275,8 +275,8 @@ impl Slots {
         state.drain.note(charged_bytes);
     }
 
-    /// Removes what can be removed, without anybody waiting for it. Without a runtime it waits for the next call, or
-    /// the next boot.
+    /// Removes all files that can be removed, in a separate task. Without a runtime, the next call or the next boot
+    /// removes them.
     fn remove_in_background(self: &Arc<Self>) {
         if let Ok(runtime) = Handle::try_current() {
             let slots = Arc::clone(self);
@@ -289,13 +289,13 @@ impl Slots {
     }
 }
 
-/// The room that a file of `bytes` bytes of data takes; more than any drive has if there can be no such file.
+/// The room that a file of `bytes` bytes of data takes; more than any drive has if a file cannot be that long.
 pub fn charged_for(bytes: u64) -> u64 {
     if bytes > BYTES_MAX { u64::MAX } else { charge(StagedLayout { bytes_max: bytes }.file_bytes()) }
 }
 
-/// Slots that are dead and that nobody holds, whose files are about to be removed. Those that are left when it is
-/// dropped are removed along with the next ones.
+/// Dead slots without holds, whose files are about to be removed. Those that are left when it is dropped are removed
+/// along with the next ones.
 pub struct Leaving {
     area: Arc<Slots>,
     /// In ascending order.
@@ -308,7 +308,7 @@ impl Leaving {
         &self.slots
     }
 
-    /// The records of these slots are gone, which had so many bytes: their room is free.
+    /// Releases the room of these slots, whose records are gone and had this number of bytes.
     pub fn removed(&mut self, gone: &HashMap<u64, u64>) {
         self.slots.retain(|at| !gone.contains_key(&at.slot()));
         for (slot, bytes) in gone {
@@ -319,7 +319,7 @@ impl Leaving {
     /// Removes the files of the others, many with one sync.
     ///
     /// # Errors
-    /// A removal failed; it will be tried again.
+    /// A removal failed; it will be retried.
     pub async fn remove_rest(self) -> Result<(), DriveError> {
         let area = Arc::clone(&self.area);
         drop(self);
@@ -334,7 +334,7 @@ impl Drop for Leaving {
     }
 }
 
-/// Room for a file that is about to be written. Dropping it gives the room back.
+/// Room for a file that is about to be written. Dropping it releases the room.
 #[must_use = "dropping a reservation gives its room back"]
 pub struct Reservation {
     slots: Arc<Slots>,
@@ -362,7 +362,7 @@ impl Drop for Reservation {
     }
 }
 
-/// Keeps the file of a slot from being removed.
+/// Protects the file of a slot from removal.
 pub struct SlotHold {
     pub(crate) slots: Arc<Slots>,
     slot: u64,

@@ -1,17 +1,18 @@
-//! Small staged files whose bytes become durable along with their batch of the catalog, by one sync: they are not files
-//! but records of the log in front of the catalog.
+//! Small staged files, whose bytes become durable with their batch of the catalog, by one sync: they are not files but
+//! records of the log in front of the catalog.
 //!
-//! To the staging area they are files like all others: this is the drive that it works on. The file of an admitted slot
-//! is written to memory; [`SmallFiles::payload`] gives its bytes to whoever commits the batch, and from the moment that
-//! batch is durable on they are read from the log ([`SmallRecords`]). Everything else (rooms, holds, sweeps, packs,
-//! audits) is as with any staged file, down to its format.
+//! To the staging area they are files like all others: this module is the drive that it works on. The file of an
+//! admitted slot is written to memory. [`SmallFiles::payload`] returns its bytes to the caller that commits the batch;
+//! from the moment that the batch is durable they are read from the log ([`SmallRecords`]). Everything else (room,
+//! holds, sweeps, packs, audits) is as with any staged file, down to its format.
 //!
-//! Drives know files by their slots alone; records are sorted by the names of their objects. So whoever uses a slot
-//! names it meanwhile ([`SmallFiles::name`]); the record of a slot without a name is one from before records had names.
+//! Drives know files by their slots alone; records are sorted by the names of their objects. So the user of a slot
+//! names it meanwhile ([`SmallFiles::name`]); the record of a slot without a name dates from before records had names.
 //!
 //! Invariants:
 //! - the file of an admitted slot is durable with its batch and not before: nothing else may refer to it;
-//! - memory: what was admitted and is not committed yet, `pending_bytes_max` at most; what does not fit becomes a file.
+//! - memory: the files that were admitted and are not committed yet, `pending_bytes_max` at most; a file beyond that
+//!   becomes a real file.
 
 use crate::names::{NamedSlot, slot_of};
 use crate::staged_format::StagedLayout;
@@ -34,9 +35,9 @@ pub type RecordEnd = (u64, Vec<u8>);
 /// A staged file as a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmallRecord {
-    /// Where it is found.
+    /// Its slot and the name of its object.
     pub at: NamedSlot,
-    /// Its number: each is above those of all records that were there before it.
+    /// Its number: above those of all records that existed before it.
     pub number: u64,
     /// Its length.
     pub bytes: u64,
@@ -45,9 +46,9 @@ pub struct SmallRecord {
 /// The removal of records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// This one.
+    /// One record.
     One(NamedSlot),
-    /// All from `first` to `last`, both included, with numbers up to `up_to`: by one record of the log.
+    /// All records from `first` to `last`, both included, with numbers up to `up_to`: by one record of the log.
     Range {
         /// The first one.
         first: NamedSlot,
@@ -60,23 +61,23 @@ pub enum Removal {
 
 /// Staged files as records, sorted by the names of their objects.
 ///
-/// An error of the kind [`io::ErrorKind::InvalidData`] says that a record is damaged, or lost for good; one of any
-/// other kind may pass.
+/// An error of the kind [`io::ErrorKind::InvalidData`] means that a record is damaged, or permanently lost; an error of
+/// any other kind may be temporary.
 pub trait SmallRecords: Send + Sync + 'static {
-    /// The length of the record at `at` in bytes; `None` if there is none.
+    /// The length of the record at `at` in bytes; `None` if it does not exist.
     fn bytes(&self, at: &NamedSlot) -> BoxFuture<'_, io::Result<Option<u64>>>;
-    /// The bytes of `range` of the record at `at`, as far as it has them; `None` if there is none.
+    /// The bytes of `range` of the record at `at`, as far as it has them; `None` if it does not exist.
     fn read(&self, at: &NamedSlot, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>>;
-    /// The length of the record at `at` in bytes, and its last `bytes` bytes (all, if it is shorter); `None` if there
-    /// is none.
+    /// The length of the record at `at` in bytes, and its last `bytes` bytes (all, if it is shorter); `None` if it does
+    /// not exist.
     fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<RecordEnd>>>;
-    /// Removes records. They may be there again after a crash.
+    /// Removes records. They may exist again after a crash.
     fn remove(&self, removals: Vec<Removal>) -> BoxFuture<'_, io::Result<()>>;
     /// The first `limit` records from `from` on, in order; fewer only at the end.
     fn page(&self, from: &NamedSlot, limit: usize) -> BoxFuture<'_, io::Result<Vec<SmallRecord>>>;
-    /// Every record has a slot below this; as large as a number can be if only reading them all says that.
+    /// Every record has a slot below this; the largest number if only reading all records can tell.
     fn slots_end(&self) -> u64;
-    /// True if a page has every record that there is, so that a range may be removed of which all records are known.
+    /// True if a page has every existing record, so that a range may be removed whose records are all known.
     fn are_all_known(&self) -> bool {
         true
     }
@@ -131,17 +132,17 @@ impl SmallRecords for MemoryLog {
     }
 }
 
-/// A drive of staged files, of which some are records.
+/// A drive of staged files; some of them are records.
 pub struct SmallFiles {
     files: Arc<dyn Drive>,
     records: Arc<dyn SmallRecords>,
     pending_bytes_max: u64,
     pending: Mutex<Pending>,
-    /// The names of the slots that are in use.
+    /// The names of the slots in use.
     names: Mutex<HashMap<u64, NamedSlot>>,
 }
 
-/// Names a slot for as long as it lives.
+/// Names a slot until it is dropped.
 pub(crate) struct SlotNaming {
     files: Arc<SmallFiles>,
     slot: u64,
@@ -153,7 +154,7 @@ impl Drop for SlotNaming {
     }
 }
 
-/// The files that are not committed yet.
+/// The files that are not yet committed.
 #[derive(Default)]
 struct Pending {
     bytes: u64,
@@ -161,9 +162,9 @@ struct Pending {
 }
 
 enum PendingFile {
-    /// Room for so many bytes is reserved.
+    /// This number of bytes is reserved.
     Admitted(u64),
-    /// It will be `end` bytes long; what is missing of `bytes` reads as zeros.
+    /// It will be `end` bytes long; the bytes beyond `bytes` read as zeros.
     Writing {
         bytes: Vec<u8>,
         end: u64,
@@ -182,7 +183,7 @@ impl PendingFile {
 }
 
 impl SmallFiles {
-    /// `files`, and beside them `records`. Memory for what is not committed yet: `pending_bytes_max` bytes.
+    /// `files`, with `records` beside them. Memory for files that are not yet committed: `pending_bytes_max` bytes.
     pub fn new(files: Arc<dyn Drive>, records: Arc<dyn SmallRecords>, pending_bytes_max: u64) -> Self {
         Self { files, records, pending_bytes_max, pending: Mutex::default(), names: Mutex::default() }
     }
@@ -192,7 +193,8 @@ impl SmallFiles {
         &self.records
     }
 
-    /// The slot is called `at` until the answer is dropped. `None` if that has no name, or the slot has one already.
+    /// Gives the slot the name `at` until the returned value is dropped. `None` if `at` has no name, or the slot has
+    /// one already.
     pub(crate) fn name(self: &Arc<Self>, at: &NamedSlot) -> Option<SlotNaming> {
         if at.name().is_empty() {
             return None;
@@ -206,13 +208,13 @@ impl SmallFiles {
         }
     }
 
-    /// Where the record of `slot` is found.
+    /// The slot with its name, by which its record is found.
     fn at(&self, slot: u64) -> NamedSlot {
         self.names.lock().get(&slot).cloned().unwrap_or_else(|| slot.into())
     }
 
-    /// The staged file of `slot`, with `bytes` bytes of data, is to become a record. False if there is no memory for
-    /// it: then it becomes a file.
+    /// Admits the staged file of `slot`, with `bytes` bytes of data, to become a record. False if there is no memory
+    /// for it: it then becomes a file.
     pub fn admit(&self, slot: u64, bytes: u64) -> bool {
         let file_bytes = StagedLayout { bytes_max: bytes }.file_bytes();
         let mut pending = self.pending.lock();
@@ -239,12 +241,12 @@ impl SmallFiles {
         }
     }
 
-    /// The batch of the file of `slot` was answered: its bytes are a record, or never will be.
+    /// Releases the memory of `slot`. The batch of its file was answered: its bytes are a record, or never will be.
     pub fn settled(&self, slot: u64) {
         self.forget(slot);
     }
 
-    /// True if the file of `slot` was pending.
+    /// Forgets the pending file of `slot`. True if it was pending.
     fn forget(&self, slot: u64) -> bool {
         let mut pending = self.pending.lock();
         let Some(file) = pending.files.remove(&slot) else { return false };
@@ -252,15 +254,15 @@ impl SmallFiles {
         true
     }
 
-    /// What `look` makes of the pending file called `name`, if it is one that is written or being written.
+    /// Applies `look` to the pending file called `name`; `None` if that file is not pending.
     fn pending<T>(&self, name: &FileName, look: impl FnOnce(&mut PendingFile) -> T) -> Option<T> {
         let slot = slot_of(name)?;
         self.pending.lock().files.get_mut(&slot).map(look)
     }
 }
 
-/// Puts `data` at `offset` of a file of `end` bytes, of which `bytes` are there; `false` if it does not fit. What comes
-/// in its order costs nothing but its copy.
+/// Puts `data` at `offset` of a file of `end` bytes, which has `bytes` so far; `false` if it does not fit. Data in
+/// order costs nothing but its copy.
 fn put_at(bytes: &mut Vec<u8>, end: u64, offset: u64, data: &[u8]) -> bool {
     let (end, offset) = (end as usize, offset as usize);
     if offset.checked_add(data.len()).is_none_or(|behind| behind > end) {
@@ -353,7 +355,7 @@ impl Drive for SmallFiles {
             let end = self.read_at(name, file_bytes - end_bytes, Buffer::zeroed(end_bytes as usize)).await?;
             return Ok((file_bytes, end));
         };
-        // A slot is a file or a record: what is read most is looked for first.
+        // A slot is a file or a record: the one that is read more often is tried first.
         match self.records.read_end(&self.at(slot), bytes).await {
             Ok(Some((record_bytes, end))) => {
                 let mut buffer = Buffer::zeroed(end.len());
@@ -361,7 +363,7 @@ impl Drive for SmallFiles {
                 Ok((record_bytes, buffer))
             }
             Ok(None) => self.files.read_end(name, bytes).await,
-            // Where records were lost, this may have been one of them, unless it is a file.
+            // If records were lost, this may have been one of them, unless it is a file.
             Err(error) => match self.files.read_end(name, bytes).await {
                 Err(DriveError::NotFound(_)) => Err(failed(name, error)),
                 other => other,
@@ -369,7 +371,7 @@ impl Drive for SmallFiles {
         }
     }
 
-    /// An admitted file is durable along with its batch.
+    /// An admitted file is durable with its batch.
     async fn sync(&self, name: &FileName) -> Result<(), DriveError> {
         if self.pending(name, |_| ()).is_some() { Ok(()) } else { self.files.sync(name).await }
     }
@@ -389,7 +391,7 @@ impl Drive for SmallFiles {
         self.records.remove(vec![Removal::One(at)]).await.map_err(|error| failed(name, error))
     }
 
-    /// Of the files alone: what the workshop stages is never replaced.
+    /// Files only: a staged file is never replaced.
     async fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
         assert!(slot_of(from).or(slot_of(to)).is_none(), "{to} is no staged file");
         self.files.replace(from, to).await
@@ -420,7 +422,7 @@ impl Drive for SmallFiles {
         }
     }
 
-    /// The files alone: for the records see [`SmallRecords::page`].
+    /// Files only: for the records see [`SmallRecords::page`].
     async fn list(&self) -> Result<Vec<FileName>, DriveError> {
         self.files.list().await
     }
@@ -473,7 +475,7 @@ mod tests {
         Site { disk, log, files, staging }
     }
 
-    /// Where the record of `slot` is found: the higher the slot, the smaller the name.
+    /// The slot with its name: the higher the slot, the smaller the name.
     fn at(slot: u64) -> NamedSlot {
         NamedSlot::of(slot, "b", &format!("k{}", 9 - slot))
     }
@@ -522,7 +524,7 @@ mod tests {
         let used = site.staging.usage().staged_bytes;
         commit(&site, 1);
         commit(&site, 2);
-        // There is no memory for more: it becomes a file, and has no payload.
+        // There is no memory for more: slot 4 becomes a file, and has no payload.
         assert!(!site.files.admit(4, 9_000));
         staged(&site, 4, &[4; 9_000]).await;
         assert_eq!((site.files.payload(4), site.disk.list().await.unwrap().len()), (None, 1));
@@ -531,7 +533,7 @@ mod tests {
         site.staging.free(3).await.unwrap();
         assert!(site.staging.usage().staged_bytes > used - 8_192);
         assert!(site.files.admit(5, 9_000));
-        // After a crash the records and the files are what there is.
+        // After a crash the records and the files remain.
         site = self::site(site.disk, site.log.reopened(0));
         assert_eq!(file_slots(&site.staging).await, [4]);
         site.staging.count_known(charged_for(5_000) + charged_for(9_000));

@@ -2,8 +2,8 @@
 //!
 //! An entry holds a range of a blob's payload. It is reserved, grows while the rack reads, and is then complete;
 //! readers follow it while it grows. Entries without a reader are evicted when room is needed: first those that were
-//! taken, then those that were read ahead and nobody has asked for, then those that somebody is to come back for; of
-//! each, least recently used first. Reading ahead evicts only the first.
+//! taken, then those that were read ahead and not requested, then those for which a client is to come back; in each
+//! group, the least recently used first. Reading ahead evicts only the first group.
 //!
 //! Invariants:
 //! - the files on the disk never exceed the capacity: a new file is made only after the files it replaces are gone;
@@ -12,10 +12,10 @@
 //! - at most [`ENTRIES_MAX`](crate::ENTRIES_MAX) entries; for each a few words, and 4 bytes for each MiB of it;
 //! - nothing here outlives the process: everything is wiped at boot, so nothing is synced.
 //!
-//! When it is full of entries that are read or growing, [`Spool::reserve`] answers [`Full`]. The caller waits for
-//! [`Spool::changes`] (or asks for less) and tries again. A caller that recalls in [`segments`] of
-//! [`Spool::segment_bytes`] and drops the reader of a segment before it asks for the one after next never stops the
-//! others for good.
+//! When the spool is full of entries that are read or growing, [`Spool::reserve`] returns [`Full`]. The caller waits
+//! for [`Spool::changes`] (or requests less) and retries. A caller that recalls in [`segments`] of
+//! [`Spool::segment_bytes`] and drops the reader of a segment before it requests the one after next never stops the
+//! others permanently.
 
 use crate::block::{BLOCK_BYTES, charge, detached};
 use crate::drain::Full;
@@ -31,13 +31,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// A segment is at most this part of the capacity, so that so many recalls can be under way at once.
+/// A segment is at most the capacity divided by this, so that this number of recalls can be under way at once.
 const SEGMENTS_IN_CAPACITY: u64 = 8;
 
-/// The reason why nothing was reserved.
+/// The reason that nothing was reserved.
 #[derive(Debug, thiserror::Error)]
 pub enum ReserveError {
-    /// Everything is being read or written, or it is larger than the spool, or the disk itself is full.
+    /// All entries are being read or written, or the range is larger than the spool, or the disk itself is full.
     #[error(transparent)]
     Full(#[from] Full),
     /// The disk failed.
@@ -54,13 +54,13 @@ pub struct SpoolUsage {
     pub used_bytes: u64,
     /// Of that, the room of entries that could be evicted now.
     pub idle_bytes: u64,
-    /// How many entries there are.
+    /// The number of entries.
     pub entries: usize,
-    /// Room that reading ahead may take now: all that is neither held, nor waits to be taken.
+    /// Room that reading ahead may take now: all room that is neither held nor waits to be taken.
     pub ahead_room_bytes: u64,
     /// The room of entries that were read ahead and not taken yet.
     pub ahead_unread_bytes: u64,
-    /// Bytes that were read ahead since boot, of them those that were taken, and those that were evicted before.
+    /// Bytes that were read ahead since boot, and of these the bytes that were taken, and those evicted before.
     pub ahead: AheadBytes,
 }
 
@@ -88,7 +88,7 @@ impl Spool {
         Self { entries: Arc::new(Entries { drive, capacity_bytes, state, changes }) }
     }
 
-    /// At boot, before anything else: removes what an earlier process left. Gives how many files that were.
+    /// Removes the files of an earlier process; at boot, before anything else. Returns their number.
     pub async fn wipe(&self) -> Result<u64, DriveError> {
         let mut removed = 0;
         for name in self.entries.drive.list().await? {
@@ -100,8 +100,8 @@ impl Spool {
         Ok(removed)
     }
 
-    /// Room for payload bytes `range` of `blob`, and a writer for them. Evicts entries without readers to make that
-    /// room.
+    /// Reserves room for payload bytes `range` of `blob`, and returns a writer for them. Evicts entries without readers
+    /// to make that room.
     ///
     /// A writer that is dropped before it is finished fails the recall.
     pub async fn reserve(&self, blob: BlobId, range: Range<u64>) -> Result<SpoolWriter, ReserveError> {
@@ -109,7 +109,7 @@ impl Spool {
         self.reserve_for(blob, range, Purpose::Asked { wanted_bytes }).await
     }
 
-    /// The same, for this purpose. What is read ahead takes no room from what waits to be taken.
+    /// The same, for this purpose. Reading ahead takes no room from entries that wait to be taken.
     pub async fn reserve_for(
         &self,
         blob: BlobId,
@@ -120,7 +120,8 @@ impl Spool {
         detached(reserve(entries, blob, range, purpose)).await
     }
 
-    /// Whether an entry, complete or growing, holds payload byte `offset` of `blob`. It does not count as a use of it.
+    /// True if an entry, complete or growing, holds payload byte `offset` of `blob`. This does not count as a use of
+    /// it.
     pub fn holds(&self, blob: BlobId, offset: u64) -> bool {
         self.entries.state.lock().find(blob, offset).is_some()
     }
@@ -134,8 +135,8 @@ impl Spool {
         Some(SpoolReader::new(SpoolHold { entries: Arc::clone(&self.entries), number }, recall))
     }
 
-    /// The most bytes that a recall should ask for at once: an eighth of the capacity, in whole blocks, and at least
-    /// one.
+    /// The most bytes that a recall should request at once: an eighth of the capacity, in whole blocks, and at least
+    /// one block.
     pub fn segment_bytes(&self) -> u64 {
         let block_bytes = BLOCK_BYTES as u64;
         (self.entries.capacity_bytes / SEGMENTS_IN_CAPACITY / block_bytes).max(1) * block_bytes
@@ -146,7 +147,7 @@ impl Spool {
         self.entries.changes.subscribe()
     }
 
-    /// How full it is.
+    /// The current use of the spool.
     pub fn usage(&self) -> SpoolUsage {
         let mut state = self.entries.state.lock();
         SpoolUsage {

@@ -1,4 +1,4 @@
-//! What is read ahead: whose room it takes, when it goes, and what is counted of it.
+//! Reading ahead: whose room it takes, when its entries go, and how they are counted.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::purpose::AheadCounts;
@@ -16,12 +16,12 @@ fn blob(number: u64) -> BlobId {
     BlobId::numbered(number)
 }
 
-/// A block of blob `number` is brought since somebody asked for it.
+/// Brings a block of blob `number` because a client asked for it.
 async fn ask(spool: &Spool, number: u64) -> bool {
     bring(spool, number, Purpose::Asked { wanted_bytes: BLOCK }).await
 }
 
-/// A block of blob `number` is read ahead, of which half is wanted.
+/// Reads a block of blob `number` ahead; half of it is wanted.
 async fn ahead(spool: &Spool, counts: &Arc<AheadCounts>, number: u64) -> bool {
     bring(spool, number, Purpose::Ahead { wanted_bytes: BLOCK / 2, counts: Arc::clone(counts) }).await
 }

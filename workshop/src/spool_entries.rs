@@ -1,8 +1,8 @@
-//! The entries of the spool: the room they take, who holds them, and which of them are evicted.
+//! The entries of the spool: the room they take, their holds, and the choice of those to evict.
 //!
 //! Invariants:
 //! - an entry that is held, by its writer or a reader, is never evicted; a dead one is never found again;
-//! - reading ahead evicts nothing that somebody is to come back for, within [`KEPT`];
+//! - reading ahead evicts no entry that waits to be taken, within [`KEPT`];
 //! - the files on the disk never exceed the capacity: a new file is made only after the files it replaces are gone.
 
 use crate::drain::{Drain, Full};
@@ -19,20 +19,20 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The most entries at once. More recalls than that evict entries, though there may be room for their bytes.
+/// The most entries at once. More recalls than that evict entries, even if there is room for their bytes.
 pub const ENTRIES_MAX: usize = 65_536;
 
-/// Reading ahead leaves what waits to be taken in its place for so long.
+/// The time for which reading ahead leaves entries in place that wait to be taken.
 const KEPT: Duration = Duration::from_mins(10);
 
-/// Why an entry that nobody holds is still there, in the order in which they are evicted.
+/// The reason that an entry without holds is still there, in the order of eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// It was taken, or has waited for long enough: it is there for want of anything better.
+    /// It was taken, or has waited for long enough: nothing else needs its room.
     Taken,
     /// It was read ahead, and may be asked for.
     Ahead,
-    /// It was asked for, and somebody is to come back for it.
+    /// It was asked for, and its client is to come back for it.
     Asked,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct EntryTable {
     pub(crate) entries: HashMap<u64, SpoolEntry>,
     /// Blob, start and number of every entry that can be found.
     places: BTreeSet<(BlobId, u64, u64)>,
-    /// Entries that can be evicted, by rank and by when they were last used.
+    /// Entries that can be evicted, by rank and by their last use.
     idle: BTreeMap<IdlePlace, u64>,
     /// Entries whose files can be removed now, with the room that they take.
     removable: Vec<(u64, u64)>,
@@ -70,14 +70,14 @@ pub(crate) struct SpoolEntry {
     charged_bytes: u64,
     /// Its writer and its readers.
     holds: u32,
-    /// It cannot be found any more, and goes with its last hold.
+    /// It can no longer be found, and goes with its last hold.
     dead: bool,
-    /// Its place in `idle`, while it is there, and since when.
+    /// Its place in `idle` while it is there, and the time since when.
     idle_since: Option<(IdlePlace, Instant)>,
     purpose: Purpose,
-    /// It was read ahead and not taken yet, so that it counts among `ahead_unread_bytes`.
+    /// It was read ahead and not taken yet, so it counts among `ahead_unread_bytes`.
     unread: bool,
-    /// Of an entry that was read ahead: the part that was counted already.
+    /// For an entry that was read ahead: the part that was counted already.
     counted: AheadBytes,
 }
 
@@ -100,7 +100,7 @@ impl SpoolEntry {
         }
     }
 
-    /// What came of the bytes of an entry that was read ahead since this was asked last; `is_over` if it goes.
+    /// The uncounted part of the counts of an entry that was read ahead, once it is complete; `is_over` if it goes.
     fn news(&mut self, is_over: bool) -> Option<(Arc<AheadCounts>, AheadBytes)> {
         let Purpose::Ahead { wanted_bytes, counts } = &self.purpose else { return None };
         if !self.recall.is_complete() {
@@ -163,7 +163,7 @@ impl EntryTable {
         recall
     }
 
-    /// The room of entries that nobody holds.
+    /// The room of entries without holds.
     pub(crate) fn idle_bytes(&self) -> u64 {
         self.idle_bytes.iter().sum()
     }
@@ -174,7 +174,7 @@ impl EntryTable {
         (capacity_bytes + self.idle_bytes[Rank::Taken as usize]).saturating_sub(self.used_bytes)
     }
 
-    /// What has waited for [`KEPT`] to be taken counts as taken.
+    /// Counts the entries that have waited for [`KEPT`] to be taken as taken.
     fn retire(&mut self) {
         let now = clock::monotonic();
         for rank in [Rank::Ahead, Rank::Asked] {
@@ -203,7 +203,7 @@ impl EntryTable {
         }
     }
 
-    /// Counts what came of the bytes of an entry, if it was read ahead.
+    /// Counts the use of the bytes of an entry, if it was read ahead.
     fn count_ahead(&mut self, number: u64, is_over: bool) {
         let Some((counts, more)) = self.entry(number).news(is_over) else { return };
         counts.add(more);
@@ -212,7 +212,7 @@ impl EntryTable {
         self.ahead.wasted_bytes += more.wasted_bytes;
     }
 
-    /// Takes a hold away. An entry that nobody holds is idle, or is removed if it is dead.
+    /// Removes a hold. An entry without holds is idle, or is removed if it is dead.
     fn release(&mut self, number: u64) {
         let entry = self.entry(number);
         assert!(entry.idle_since.is_none(), "a held entry is not idle");
@@ -235,7 +235,7 @@ impl EntryTable {
         }
     }
 
-    /// From now on the entry is not found. It goes with its last hold.
+    /// Stops the entry from being found. It goes with its last hold.
     fn mark_dead(&mut self, number: u64) {
         let entry = self.entry(number);
         entry.dead = true;
@@ -243,7 +243,7 @@ impl EntryTable {
         self.places.remove(&place);
     }
 
-    /// Forgets an entry that nobody holds; its file can be removed.
+    /// Forgets an entry without holds; its file can be removed.
     fn take_out(&mut self, number: u64) {
         self.no_longer_unread(number);
         self.count_ahead(number, true);
@@ -257,15 +257,15 @@ impl EntryTable {
         self.removable.push((number, entry.charged_bytes));
     }
 
-    /// A number that was not used before, growing.
+    /// A number that was not used before; each is larger than the last.
     fn tick(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
     /// Takes out idle entries up to this rank, in the order of their ranks and the oldest first, until `wanted_bytes`
-    /// more fit into `capacity_bytes` with all that is removable gone. `false`, and nothing taken out, if that cannot
-    /// be.
+    /// more fit into `capacity_bytes` once all removable files are gone. `false`, and nothing taken out, if that is
+    /// impossible.
     fn make_room(&mut self, wanted_bytes: u64, capacity_bytes: u64, up_to: Rank) -> bool {
         let removable_bytes: u64 = self.removable.iter().map(|(_, bytes)| bytes).sum();
         let mut used_bytes = self.used_bytes - removable_bytes;
@@ -293,7 +293,7 @@ impl EntryTable {
 }
 
 impl Entries {
-    /// Makes the entry; gives the files that must be removed before its own is made.
+    /// Makes the entry; returns the files that must be removed before its own is created.
     pub(crate) fn enter(
         self: &Arc<Self>,
         recall: &Arc<Recall>,
@@ -335,13 +335,12 @@ impl Entries {
         state.drain.full(wanted_bytes, self.capacity_bytes.saturating_sub(held_bytes), self.capacity_bytes)
     }
 
-    /// From now on the entry is not found. It goes with its last hold.
+    /// Stops the entry from being found. It goes with its last hold.
     pub(crate) fn mark_dead(&self, number: u64) {
         self.state.lock().mark_dead(number);
     }
 
-    /// The file of an entry that was just entered is not made, since those in its way are still there: it takes no
-    /// room.
+    /// Records that the file of a new entry is not created, because files in its way are still there: it takes no room.
     pub(crate) fn is_not_made(&self, number: u64) {
         let mut state = self.state.lock();
         assert!(state.entry(number).idle_since.is_none(), "whoever entered it holds it");
@@ -350,7 +349,7 @@ impl Entries {
         state.used_bytes -= charged_bytes;
     }
 
-    /// Removes these files. Those that could not be removed are tried again later; the first error is given.
+    /// Removes these files. Those that could not be removed are retried later; the first error is returned.
     pub(crate) async fn remove_files(&self, files: Vec<(u64, u64)>) -> Result<(), DriveError> {
         let mut result = Ok(());
         for (number, charged_bytes) in files {
@@ -371,8 +370,8 @@ impl Entries {
         result
     }
 
-    /// Removes what can be removed, without anybody waiting for it. Without a runtime it waits for the next
-    /// reservation, or boot.
+    /// Removes all files that can be removed, in a separate task. Without a runtime, the next reservation or boot
+    /// removes them.
     fn remove_in_background(self: &Arc<Self>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let entries = Arc::clone(self);
@@ -385,14 +384,14 @@ impl Entries {
     }
 }
 
-/// Keeps an entry from being evicted.
+/// Protects an entry from eviction.
 pub(crate) struct SpoolHold {
     pub(crate) entries: Arc<Entries>,
     pub(crate) number: u64,
 }
 
 impl SpoolHold {
-    /// True if the entry was read ahead of what anybody asked for.
+    /// True if the entry was read ahead of a request.
     pub(crate) fn is_ahead(&self) -> bool {
         matches!(self.entries.state.lock().entry(self.number).purpose, Purpose::Ahead { .. })
     }

@@ -1,7 +1,7 @@
 //! One recall on its way through the spool: its writer, and the readers that follow it.
 //!
-//! Invariant: a reader gives out no byte that the writer did not announce as written, and none whose block it did not
-//! check against the checksum the writer took of it in memory.
+//! Invariant: a reader returns no byte that the writer did not announce as written, and none whose block it did not
+//! check against the checksum that the writer computed in memory.
 
 use crate::block::{BLOCK_BYTES, BlockRef, BlockWriter, FileIdentity, read_block};
 use crate::names::spool_name;
@@ -12,7 +12,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The file of a recall. Its number is its own for as long as the process lives, and no file outlives that.
+/// The file of a recall. Its number is unique for the life of the process, and no file outlives the process.
 fn identity(number: u64) -> FileIdentity {
     FileIdentity { number, nonce: 0 }
 }
@@ -35,12 +35,12 @@ impl SpoolWriter {
         Self { hold, recall, blocks, finished: false }
     }
 
-    /// Which payload bytes are to come.
+    /// The payload bytes that are to come.
     pub fn range(&self) -> Range<u64> {
         self.recall.range.clone()
     }
 
-    /// Appends the next payload bytes. Waits for the disk at most, and never for a reader.
+    /// Appends the next payload bytes. Waits for the disk at most, never for a reader.
     pub async fn append(&mut self, data: &[u8]) -> Result<(), SpoolError> {
         let (written_bytes, entry_bytes) = (self.blocks.bytes() + data.len() as u64, self.recall.bytes());
         if written_bytes > entry_bytes {
@@ -49,7 +49,8 @@ impl SpoolWriter {
         Ok(self.blocks.write(data).await?)
     }
 
-    /// All is appended: readers come to the end, and the entry stays until its room is wanted.
+    /// Completes the recall when all is appended: readers come to the end, and the entry stays until its room is
+    /// wanted.
     pub async fn finish(mut self) -> Result<(), SpoolError> {
         let (written_bytes, entry_bytes) = (self.blocks.bytes(), self.recall.bytes());
         if written_bytes != entry_bytes {
@@ -65,8 +66,8 @@ impl SpoolWriter {
         Ok(())
     }
 
-    /// The rack could not read it. Readers get an error behind the bytes that were appended so far, and the entry is
-    /// removed with its last reader.
+    /// Fails the recall: the rack could not read it. Readers get an error after the bytes that were appended so far,
+    /// and the entry is removed with its last reader.
     pub fn fail(self, reason: &str) {
         self.recall.fail(reason);
     }
@@ -99,12 +100,12 @@ impl SpoolReader {
         Self { file: Arc::new(OpenEntry { hold, recall }) }
     }
 
-    /// Which payload bytes it holds, or will hold.
+    /// The payload bytes that it holds, or will hold.
     pub fn range(&self) -> Range<u64> {
         self.file.recall.range.clone()
     }
 
-    /// True if it was read ahead of what anybody asked for.
+    /// True if it was read ahead of a request.
     pub fn is_ahead(&self) -> bool {
         self.file.hold.is_ahead()
     }
@@ -144,7 +145,7 @@ impl SpoolReader {
 }
 
 impl OpenEntry {
-    /// The beginning of `rest` (counted from the entry's own beginning), as far as its first block goes.
+    /// The beginning of `rest` (counted from the entry's own beginning), up to the end of its first block.
     async fn chunk(&self, rest: &Range<u64>) -> Result<Bytes, SpoolError> {
         let block = rest.start / BLOCK_BYTES as u64;
         let start = block * BLOCK_BYTES as u64;

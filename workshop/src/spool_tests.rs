@@ -210,7 +210,7 @@ fn whichever_call_fails_nothing_leaks() {
             settle().await;
             assert_eq!(worked, call > 16, "a removal, a creation, and 14 writes");
             if !worked {
-                // A removal that failed is tried again with the next reservation.
+                // A removal that failed is retried with the next reservation.
                 drop(spool.reserve(BLOB, 0..1).await.unwrap());
                 settle().await;
                 assert_eq!((files(&drive).await, spool.usage().used_bytes), ((0, 0), 0), "after call {call}");

@@ -1,10 +1,10 @@
-//! The reasons why a file cannot be staged, and why a staged file cannot be read.
+//! The errors of staging a file, and of reading a staged file.
 
 use crate::drain::Full;
 use crate::format::FormatError;
 use disk::DriveError;
 
-/// Why a file was not staged. Nothing of it is left.
+/// The reason that a file was not staged. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// There is no room, in the capacity or on the disk itself.
@@ -13,7 +13,7 @@ pub enum StageError {
     /// It was given more bytes than were reserved.
     #[error("more than the {reserved_bytes} bytes that were reserved")]
     TooLong {
-        /// How many were.
+        /// The number of reserved bytes.
         reserved_bytes: u64,
     },
     /// The disk failed.
@@ -21,16 +21,16 @@ pub enum StageError {
     Drive(#[from] DriveError),
 }
 
-/// Why a staged file cannot be read.
+/// The reason that a staged file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// There is none, or it was freed.
+    /// The slot has no file, or was freed.
     #[error("slot {slot} is not staged")]
     NotFound {
         /// The slot.
         slot: u64,
     },
-    /// A block is not what was written.
+    /// A block is not as it was written.
     #[error("block {block} of slot {slot} is damaged")]
     Damaged {
         /// The slot.
@@ -38,7 +38,7 @@ pub enum ReadError {
         /// The block, counted from 0.
         block: u64,
     },
-    /// Its footer or table is not what was written.
+    /// Its footer or table is not as it was written.
     #[error("the file of slot {slot} cannot be used: {source}")]
     Unusable {
         /// The slot.
@@ -46,13 +46,13 @@ pub enum ReadError {
         /// The flaw.
         source: FormatError,
     },
-    /// It is another version's: the catalog is not the one that it was staged with.
+    /// It belongs to another version: the catalog is not the one that it was staged with.
     #[error("the file of slot {slot} was staged for another object than the catalog says: is the catalog the newest?")]
     AnotherVersion {
         /// The slot.
         slot: u64,
     },
-    /// It is shorter than what was asked for.
+    /// It is shorter than the requested range.
     #[error("slot {slot} ends at byte {bytes}")]
     OutOfRange {
         /// The slot.
@@ -66,7 +66,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// The slot that cannot be read, where that is not the disk's fault.
+    /// The slot that cannot be read, unless the disk or the request is at fault.
     pub fn slot(&self) -> Option<u64> {
         match self {
             Self::NotFound { slot }

@@ -1,9 +1,9 @@
-//! Staged files: writing one, and reading any range of it, checked.
+//! Staged files: writing one, and reading any range of it, verified.
 //!
-//! A small file costs one create, one write and one sync to stage, and one read to open; its bytes come with it.
+//! A small file costs one create, one write and one sync to stage, and one read to open, which includes its bytes.
 //!
-//! Invariants: `finish` returns only when bytes, table, footer and name would survive a power cut; a reader gives out
-//! no byte whose block it did not check.
+//! Invariants: `finish` returns only when bytes, table, footer and name would survive a power cut; a reader returns no
+//! byte whose block it did not verify.
 
 use crate::block::{
     BLOCK_BYTES, BlockRef, BlockWriter, FileIdentity, block_sum, charge, joined, read_block, read_bytes,
@@ -22,14 +22,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
-/// How much is read when a file is opened. A file that is no longer comes in with it.
+/// Bytes at the end of a file that are read when it is opened. A file that is no longer is read in full.
 const OPEN_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 32 << 10 };
 
-/// The room of a file that grows, at first, in bytes. Small, since a client that announces much and sends nothing takes
+/// The initial room of a file that grows, in bytes. Small, because a client that announces much and sends nothing takes
 /// it.
 const FIRST_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 1 << 20 };
 
-/// The part of `announced_bytes` that is reserved when `come_bytes` have arrived: as much again, and some at first.
+/// The part of `announced_bytes` that is reserved when `come_bytes` have arrived: twice that, and a minimum at first.
 pub fn reserved_for(come_bytes: u64, announced_bytes: u64) -> u64 {
     announced_bytes.min(come_bytes.saturating_mul(2).max(FIRST_BYTES))
 }
@@ -39,22 +39,22 @@ pub fn reserved_for(come_bytes: u64, announced_bytes: u64) -> u64 {
 pub struct StagedFile {
     /// Its slot.
     pub slot: u64,
-    /// How much data it holds, in bytes.
+    /// The length of its data, in bytes.
     pub bytes: u64,
     /// The room that it takes of the staging area's capacity, in bytes.
     pub charged_bytes: u64,
 }
 
-/// Writes a staged file. Dropped unfinished, it takes the file away again.
+/// Writes a staged file. Dropped unfinished, it removes the file.
 ///
-/// A call whose future is dropped half-way leaves a writer that answers every other call with an error.
+/// A call whose future is dropped half-way leaves a writer that fails every other call.
 pub struct StagedWriter {
     hold: SlotHold,
     file: FileIdentity,
     layout: StagedLayout,
     blocks: BlockWriter,
     bytes: u64,
-    /// Pages of the table that are written already.
+    /// Pages of the table that are already written.
     pages: u64,
     table_digest: Digest,
     finished: bool,
@@ -69,9 +69,9 @@ impl StagedWriter {
         Self { hold, file, layout, blocks, bytes: 0, pages: 0, table_digest, finished: false }
     }
 
-    /// Appends `data`. Returns when all but the last block or two are on the disk.
+    /// Appends `data`. Returns when all of it except the last block or two is on the disk.
     pub async fn write(&mut self, data: &[u8]) -> Result<(), StageError> {
-        // In pieces, so that the table never holds much more than a page, whatever comes in one call.
+        // In pieces, so that the table never holds much more than a page, no matter how long `data` is.
         for piece in data.chunks(64 * BLOCK_BYTES) {
             if piece.len() as u64 > self.layout.bytes_max - self.bytes {
                 return Err(StageError::TooLong { reserved_bytes: self.layout.bytes_max });
@@ -85,23 +85,22 @@ impl StagedWriter {
         Ok(())
     }
 
-    /// Writes what is missing, and returns when the file would survive a power cut. Its footer names
-    /// `version` of `key` in `bucket`, of which it is the part of that number or, as part 0, the whole.
+    /// Writes the rest, and returns when the file would survive a power cut. Its footer names `version` of `key` in
+    /// `bucket`; `part` is the number of the part that the file is, or 0 for the whole version.
     pub async fn finish_for(self, version: u64, part: u32, bucket: &str, key: &str) -> Result<StagedFile, StageError> {
         let (run, sequence) = self.hold.slots.now();
         self.finish_with(Stamp { version, part, key_hash: key_hash(bucket, key), run, sequence }).await
     }
 
-    /// As [`StagedWriter::finish_for`], for a version whose name may change: it is not in the file.
+    /// Like [`StagedWriter::finish_for`], for a version whose name may change: the name is not in the file.
     pub async fn finish_for_version(self, version: u64) -> Result<StagedFile, StageError> {
         let (run, sequence) = self.hold.slots.now();
         self.finish_with(Stamp { version, run, sequence, ..Stamp::default() }).await
     }
 
-    /// Writes what is missing, and returns when the file would survive a power cut. Its footer has only
-    /// `stamp`.
+    /// Writes the rest, and returns when the file would survive a power cut. Its footer has only `stamp`.
     pub async fn finish_with(mut self, stamp: Stamp) -> Result<StagedFile, StageError> {
-        // A file counts as all that it may hold.
+        // A file counts as all bytes that it may hold.
         self.make_room(self.layout.bytes_max)?;
         self.finish_file(stamp).await.map_err(|error| self.explain(error))?;
         assert!(self.bytes <= self.layout.bytes_max, "a file holds at most what it has room for");
@@ -140,7 +139,7 @@ impl StagedWriter {
         self.hold.slots.drive.sync(&staged_name(file.number)).await
     }
 
-    /// Writes the pages of the table that are full, so that it takes little memory.
+    /// Writes the full pages of the table, so that it takes little memory.
     async fn write_full_pages(&mut self) -> Result<(), DriveError> {
         loop {
             let page = {
@@ -162,12 +161,12 @@ impl StagedWriter {
         }
     }
 
-    /// Where the next page of the table goes.
+    /// The offset of the next page of the table.
     fn page_offset(&self) -> u64 {
         self.layout.table_offset() + 4 * PAGE_BLOCKS * self.pages
     }
 
-    /// Reserves room for `bytes` bytes of data, and for some that come next, if it is not reserved yet.
+    /// Reserves room for `bytes` bytes of data, and for some of the next, unless it is already reserved.
     fn make_room(&self, bytes: u64) -> Result<(), StageError> {
         let all = charge(self.layout.file_bytes());
         let wanted = charge(reserved_for(bytes, self.layout.bytes_max));
@@ -192,7 +191,7 @@ fn table_bytes(table: &[u32]) -> Vec<u8> {
     table.iter().flat_map(|crc| crc.to_le_bytes()).collect()
 }
 
-/// Reads a staged file. Clones read the same file; it stays as long as any of them, or any of their streams.
+/// Reads a staged file. Clones read the same file; it stays as long as any of them or any of their streams.
 #[derive(Clone)]
 pub struct StagedReader {
     file: Arc<OpenStagedFile>,
@@ -209,7 +208,7 @@ struct OpenStagedFile {
 }
 
 impl SlotHold {
-    /// A reader of the slot's file, also if it was freed meanwhile.
+    /// A reader of the slot's file, even if it was freed meanwhile.
     pub async fn open(&self) -> Result<StagedReader, ReadError> {
         StagedReader::open(self.clone()).await
     }
@@ -231,20 +230,20 @@ impl StagedReader {
         Ok(Self { file: Arc::new(OpenStagedFile { hold, name, footer, data, first_page }) })
     }
 
-    /// The file's description of itself.
+    /// The description of the file in its footer.
     pub fn stamp(&self) -> Stamp {
         self.file.footer.stamp
     }
 
     /// The same reader, if the file was staged for `version` of `key` in `bucket`, as far as its footer shows. Catalogs
-    /// of different times may take one slot for different versions.
+    /// of different times may use one slot for different versions.
     pub fn of_version(self, version: u64, bucket: &str, key: &str) -> Result<Self, ReadError> {
         let Stamp { version: found, key_hash: found_hash, .. } = self.stamp();
         let is_other = (found != 0 && found != version) || (found_hash != 0 && found_hash != key_hash(bucket, key));
         if is_other { Err(ReadError::AnotherVersion { slot: self.file.hold.slot() }) } else { Ok(self) }
     }
 
-    /// How much data there is, in bytes.
+    /// The length of the data, in bytes.
     pub fn bytes(&self) -> u64 {
         self.file.footer.bytes
     }
@@ -261,7 +260,7 @@ impl StagedReader {
     }
 }
 
-/// Checks the table of a file whose last bytes before the footer are `end`; gives its first page.
+/// Checks the table of a file whose last bytes before the footer are `end`; returns its first page.
 async fn check_table(slots: &Slots, name: &FileName, footer: &StagedFooter, end: &Bytes) -> Result<Bytes, ReadError> {
     let table_bytes = 4 * blocks(footer.bytes);
     let table_start = footer.layout().table_offset();
@@ -294,14 +293,14 @@ fn not_found(slot: u64, error: DriveError) -> ReadError {
     }
 }
 
-/// A stream's place in a file. The block behind the one that was given out is read meanwhile, so that the drive and
+/// A stream's position in a file. The next block is read while the receiver works on the one before, so the drive and
 /// the receiver work at the same time: a stream holds two blocks.
 struct BlockCursor {
     file: Arc<OpenStagedFile>,
     rest: Range<u64>,
-    /// A page of the table, and which.
+    /// A page of the table, and its number.
     page: TablePage,
-    /// The block that comes next.
+    /// The next block.
     ahead: Option<JoinHandle<Result<(Bytes, TablePage), ReadError>>>,
 }
 
@@ -333,7 +332,7 @@ impl BlockCursor {
 }
 
 impl OpenStagedFile {
-    /// The bytes of a block, checked, and the page of the table it is in.
+    /// The bytes of a block, verified, and the page of the table with its checksum.
     async fn block(&self, block: u64, page: TablePage) -> Result<(Bytes, TablePage), ReadError> {
         let start = block * BLOCK_BYTES as u64;
         let bytes = (self.footer.bytes - start).min(BLOCK_BYTES as u64) as usize;
@@ -351,7 +350,7 @@ impl OpenStagedFile {
         Ok((checked.ok_or(ReadError::Damaged { slot: self.hold.slot(), block })?, page))
     }
 
-    /// The checksum of a block. The table was checked when the file was opened; a page that was damaged since gives a
+    /// The checksum of a block. The table was checked when the file was opened; a page that was damaged since yields a
     /// wrong checksum, which makes a good block look bad and never a bad one good.
     async fn crc(&self, block: u64, mut page: TablePage) -> Result<(u32, TablePage), ReadError> {
         let wanted = block / PAGE_BLOCKS;

@@ -1,10 +1,11 @@
-//! The bytes of a staged file, format version 2. `docs/format.md` draws them.
+//! The bytes of a staged file, format version 2. `docs/format.md` shows them.
 //!
 //! ```text
 //! 0                    bytes        bytes_max                      file end - 128     file end
 //! | data in 1 MiB blocks | unused    | CRC-32C of each block, u32 LE | footer, 128 bytes|
 //! ```
-//! Everything but the data lies where `bytes_max` puts it, so that a table of any length is written and read in pages.
+//! The offset of everything after the data follows from `bytes_max`, so a table of any length is written and read in
+//! pages.
 //!
 //! Invariant: a file without a valid footer was never finished. The footer is written last and synced before the
 //! file is acknowledged. The checksum of a block begins with slot, nonce and number of the block.
@@ -15,10 +16,10 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 /// Length of the footer.
 pub(crate) const FOOTER_BYTES: u64 = 128;
-/// Where in the footer its checksum lies.
+/// The offset of the checksum in the footer.
 const SEAL_OFFSET: usize = FOOTER_BYTES as usize - 4;
-/// Blocks whose checksums lie in one page of the table (64 KiB of it, for 16 GiB of data). Not part of the
-/// format: only how much of the table is held at once.
+/// Blocks whose checksums fill one page of the table (64 KiB of it, for 16 GiB of data). Not part of the format: only
+/// the amount of the table that is held at once.
 pub(crate) const PAGE_BLOCKS: u64 = if cfg!(test) { 32 } else { 16_384 };
 /// The longest staged file: as long as an S3 object may be (50 TB), and some more.
 pub(crate) const BYTES_MAX: u64 = 1 << 46;
@@ -26,25 +27,25 @@ pub(crate) const BYTES_MAX: u64 = 1 << 46;
 const MAGIC: [u8; 8] = *b"larder-s";
 const VERSION: u32 = 2;
 
-/// How many blocks `bytes` bytes take.
+/// The number of blocks for `bytes` bytes.
 pub(crate) fn blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES as u64)
 }
 
-/// Where the parts of a staged file lie.
+/// The offsets of the parts of a staged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StagedLayout {
-    /// The most data that the file has room for.
+    /// The most data for which the file has room.
     pub bytes_max: u64,
 }
 
 impl StagedLayout {
-    /// Where the table begins.
+    /// The offset of the table.
     pub(crate) fn table_offset(self) -> u64 {
         self.bytes_max
     }
 
-    /// Where the footer begins.
+    /// The offset of the footer.
     pub(crate) fn footer_offset(self) -> u64 {
         self.table_offset() + 4 * blocks(self.bytes_max)
     }
@@ -60,9 +61,9 @@ impl StagedLayout {
 pub struct Stamp {
     /// The version that it was staged for, or the upload whose part it is. 0 if that is not known.
     pub version: u64,
-    /// The number of the part as it was uploaded; 0 if it is no part.
+    /// The number of the part as it was uploaded; 0 if it is not a part.
     pub part: u32,
-    /// [`key_hash`] of bucket and key; 0 if they are not known.
+    /// [`key_hash`] of bucket and key; 0 if these are not known.
     pub key_hash: u64,
     /// The run of the server that staged it, by its random number; 0 if that is not known.
     pub run: u64,
@@ -70,7 +71,7 @@ pub struct Stamp {
     pub sequence: u64,
 }
 
-/// A hash of an object's name, by which a file that an older catalog takes for another object's is recognised.
+/// A hash of an object's name. It reveals that an older catalog takes a file for that of another object.
 pub fn key_hash(bucket: &str, key: &str) -> u64 {
     let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
     for piece in [bucket.as_bytes(), &[0], key.as_bytes()] {
@@ -82,20 +83,20 @@ pub fn key_hash(bucket: &str, key: &str) -> u64 {
 /// The last bytes of a finished staged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StagedFooter {
-    /// The identity of the file: its slot, and the nonce that distinguishes it from others of that slot.
+    /// The identity of the file: its slot, and the nonce that distinguishes it from other files of that slot.
     pub file: FileIdentity,
-    /// Its description of itself.
+    /// The description of the file.
     pub stamp: Stamp,
-    /// How much data it holds.
+    /// The length of its data, in bytes.
     pub bytes: u64,
-    /// How much it has room for.
+    /// The length for which it has room, in bytes.
     pub bytes_max: u64,
     /// CRC-32C of the table's entries in use.
     pub table_crc: u32,
 }
 
 impl StagedFooter {
-    /// Where the parts of its file lie.
+    /// The offsets of the parts of its file.
     pub(crate) fn layout(&self) -> StagedLayout {
         StagedLayout { bytes_max: self.bytes_max }
     }
@@ -122,7 +123,7 @@ impl StagedFooter {
         bytes
     }
 
-    /// The footer that `bytes` are, as the file of `slot` has it, which is `file_bytes` long.
+    /// The footer in `bytes`, of the file of `slot`, which is `file_bytes` long.
     pub(crate) fn decode(bytes: &[u8], slot: u64, file_bytes: u64) -> Result<Self, FormatError> {
         if bytes.len() as u64 != FOOTER_BYTES {
             return Err(FormatError::Length);

@@ -1,23 +1,24 @@
-//! Staging: the files of the workshop, the room that is left, and when files are removed.
+//! Staging: the files of the workshop, the room that is left, and the removal of files.
 //!
-//! A staged file is named by its slot, a number that the caller uses once and never again. Room is reserved, the file
-//! is created and written, `finish` makes it durable, the catalog commits it, and when its bytes are stored elsewhere
-//! (or no longer wanted) it is freed.
+//! A staged file is named by its slot, a number that the caller uses only once. Room is reserved, the file is created
+//! and written, `finish` makes it durable, the catalog commits it, and when its bytes are stored elsewhere (or no
+//! longer wanted) it is freed.
 //!
 //! Invariants:
-//! - reserved and staged bytes together never exceed the capacity, but by what was found after the start that nobody
-//!   knew ([`StagingUsage::found_bytes`]); then nothing is reserved before there is room again;
+//! - reserved and staged bytes together never exceed the capacity, except by files that were found after the start and
+//!   that the catalog does not know ([`StagingUsage::found_bytes`]); then nothing is reserved until there is room
+//!   again;
 //! - a reservation lives exactly as long as its holder;
-//! - a file is removed when it is freed (or its writer dropped) and nobody holds its slot, and not before.
+//! - a file is removed when it is freed (or its writer dropped) and its slot has no holds, and not before.
 //!
-//! A file may also get its room step by step, as its bytes arrive ([`Staging::reserve_growing`]), so that a client that
+//! A file may also get its room step by step, as its bytes arrive ([`Staging::reserve_growing`]), so a client that
 //! announces much and sends little occupies little. Room is then reserved for as much again as has arrived: of files
 //! that compete for the last room, those that are furthest along finish. A file that finds no more room is refused in
 //! the middle.
 //!
-//! When the area is full, [`Staging::reserve`] answers [`Full`], with a hint when to try again. A reservation always
-//! has its room, unless the disk itself is fuller than the capacity that the area was given; then `create` answers the
-//! same, and nothing is left behind.
+//! When the area is full, [`Staging::reserve`] returns [`Full`], with a hint when to retry. A reservation always has
+//! its room, unless the disk itself is fuller than the capacity of the area; then `create` returns the same, and leaves
+//! nothing.
 
 use crate::block::{charge, detached};
 use crate::drain::Full;
@@ -45,25 +46,25 @@ pub struct StagingUsage {
     pub staged_bytes: u64,
     /// Reservations, and files that are being written.
     pub reserved_bytes: u64,
-    /// Of what was staged, so much was found since the start that no record of the catalog knows: others may have taken
-    /// the room by then, so that the area can hold so much more than its capacity. What is freed stays in this sum.
+    /// Bytes that were found since the start and that no record of the catalog knows. Other files may have taken the
+    /// room by then, so the area can exceed its capacity by this number. Bytes that are freed stay in this sum.
     pub found_bytes: u64,
-    /// The disk had no room for the last file, though the area had.
+    /// True if the disk had no room for the last file, though the area had.
     pub is_disk_full: bool,
 }
 
 /// A finished staged file that the catalog does not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownFile {
-    /// Its slot; with the name of the object whose bytes it has if it is a record.
+    /// Its slot; for a record also the name of its object.
     pub at: NamedSlot,
     /// The room that it takes of the staging area's capacity, in bytes.
     pub charged_bytes: u64,
-    /// Its description of itself; `None` if that cannot be read, or another version of Larder wrote it.
+    /// The description in its footer; `None` if that cannot be read, or another version of Larder wrote it.
     pub stamp: Option<Stamp>,
 }
 
-/// What the names on the disk of a staging area say.
+/// The findings from the names on the disk of a staging area.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Every file, finished or not, and every record has a slot below this.
@@ -79,7 +80,7 @@ pub struct Inventory {
     pub slots: Vec<u64>,
     /// Files that are not staged files.
     pub strangers: Vec<FileName>,
-    /// Why records are missing among the slots, if they could not be listed to the end.
+    /// The reason that records are missing among the slots, if they could not be listed to the end.
     pub unlisted: Option<String>,
 }
 
@@ -108,8 +109,8 @@ impl Staging {
         Self { slots: Arc::new(Slots { drive, small, capacity_bytes, state, nonce: Box::new(|| 0), now }) }
     }
 
-    /// The same area, with the nonce of each file drawn by `nonce`. Without it every nonce is 0, so that files
-    /// of one slot cannot be distinguished.
+    /// The same area, with the nonce of each file drawn by `nonce`. Without it every nonce is 0, so files of one slot
+    /// cannot be distinguished.
     ///
     /// # Panics
     /// If there is another handle already.
@@ -119,8 +120,8 @@ impl Staging {
         Self { slots: Arc::new(Slots { nonce: Box::new(nonce), ..slots }) }
     }
 
-    /// From now on files record the run of the server in which they were finished, and the catalog's commit sequence
-    /// number of that moment. Only the first call counts.
+    /// Makes files record the run of the server in which they are finished, and the catalog's commit sequence number of
+    /// that moment. Only the first call counts.
     pub fn set_now(&self, now: impl Fn() -> (u64, u64) + Send + Sync + 'static) {
         let _ = self.slots.now.set(Box::new(now));
     }
@@ -129,7 +130,7 @@ impl Staging {
         &self.slots.drive
     }
 
-    /// At boot, before anything else: what the catalog knows takes so much room. No file is looked at for that: a
+    /// Counts the room of all that the catalog knows; at boot, before anything else. No file is read for that: a
     /// finished file has the length that was reserved for it.
     pub fn count_known(&self, charged_bytes: u64) {
         let mut state = self.slots.state.lock();
@@ -137,15 +138,15 @@ impl Staging {
         state.staged_bytes += charged_bytes;
     }
 
-    /// Of what was counted as known, so much is not there.
+    /// Subtracts the room of files that were counted as known and are missing.
     pub fn discount_missing(&self, charged_bytes: u64) {
         let mut state = self.slots.state.lock();
         state.staged_bytes = state.staged_bytes.saturating_sub(charged_bytes);
     }
 
-    /// What a file or a record says that nobody knows, and that was not counted yet: now it is, until it is freed.
-    /// `None` if it is gone, or about to go; and of a file that was never finished, so that nothing in it was ever
-    /// acknowledged, which is removed.
+    /// Counts a file or a record that the catalog does not know and that was not counted yet, until it is freed.
+    /// Returns its description. `None` if it is gone, or about to go; and for a file that was never finished, which is
+    /// removed: nothing in it was ever acknowledged.
     pub async fn count_unknown(&self, at: NamedSlot) -> Result<Option<UnknownFile>, DriveError> {
         let found = match self.unknown(at).await {
             Err(DriveError::NotFound(_)) => None,
@@ -156,7 +157,8 @@ impl Staging {
         Ok(found)
     }
 
-    /// What the file of the slot `at` says, which is not known; `None` if it was never finished, and is removed now.
+    /// The description of the file of the slot `at`, which is not known; `None` if it was never finished, and is
+    /// removed now.
     async fn unknown(&self, at: NamedSlot) -> Result<Option<UnknownFile>, DriveError> {
         let (drive, name) = (self.drive(), staged_name(at.slot()));
         let hold = self.hold(at.clone()).ok_or_else(|| DriveError::NotFound(name.clone()))?;
@@ -174,14 +176,15 @@ impl Staging {
         Ok(Some(UnknownFile { at, charged_bytes, stamp }))
     }
 
-    /// Some of the records from `from` on, in order; none at their end.
+    /// Some of the records from `from` on, in order; empty at their end.
     pub async fn records(&self, from: &NamedSlot) -> Result<Vec<SmallRecord>, DriveError> {
         let Some(small) = &self.slots.small else { return Ok(Vec::new()) };
         let failed = |source| DriveError::Io { context: "the records of small files".into(), source };
         small.records().page(from, PAGE_RECORDS).await.map_err(failed)
     }
 
-    /// Counts a file or a record that nobody knows and that has to stay whatever it says, with the room that it takes.
+    /// Counts a file or a record that the catalog does not know and that has to stay in any case, with the room that it
+    /// takes.
     pub async fn count_kept(&self, at: NamedSlot) -> Result<(), DriveError> {
         let charged_bytes = match self.charged_bytes(at).await {
             Err(DriveError::NotFound(_)) => 0,
@@ -197,14 +200,14 @@ impl Staging {
         state.found_bytes += charged_bytes;
     }
 
-    /// Calls `each` with the slot of every file, finished or not, in no order. Memory: none for each.
+    /// Calls `each` with the slot of every file, finished or not, in no order. Memory: none for each file.
     pub async fn each_file(&self, mut each: impl FnMut(u64) + Send) -> Result<(), DriveError> {
         let mut slot = |name: &FileName| slot_of(name).into_iter().for_each(&mut each);
         self.drive().each_name(&mut slot).await
     }
 
     /// Calls `each` with every slot that has a file, finished or not; with the name of its object if it is a record.
-    /// Answers why the records could not be listed to their end, if they could not.
+    /// Returns the reason that the records could not be listed to their end, if so.
     async fn each_listed(&self, mut each: impl FnMut(NamedSlot) + Send) -> Result<Option<DriveError>, DriveError> {
         self.each_file(|slot| each(slot.into())).await?;
         Ok(self.each_record(each).await.err())
@@ -222,7 +225,7 @@ impl Staging {
         }
     }
 
-    /// What the names on its disk say at a start: one look at the names, and at no file. Memory: none for each file.
+    /// Reads the names on its disk at a start, once, and no file. Memory: none for each file.
     pub async fn survey(&self) -> Result<Survey, DriveError> {
         let mut found = Survey::default();
         let mut look = |name: &FileName| {
@@ -237,7 +240,7 @@ impl Staging {
         Ok(found)
     }
 
-    /// True if there is no file, and no record.
+    /// True if there are no files and no records.
     pub async fn is_empty(&self) -> Result<bool, DriveError> {
         let mut is_empty = self.records(&NamedSlot::default()).await?.is_empty();
         self.each_file(|_| is_empty = false).await?;
@@ -256,7 +259,7 @@ impl Staging {
     }
 
     /// Those of `slots`, which are in ascending order, that have a file; with the name of their object if they are
-    /// records. Of records only those that can be listed.
+    /// records. Only records that can be listed are found.
     pub async fn named(&self, slots: &[u64]) -> Result<Vec<NamedSlot>, DriveError> {
         let mut named = Vec::new();
         let each = |at: NamedSlot| {
@@ -318,8 +321,8 @@ impl Staging {
         match created {
             Ok(()) => Ok(StagedWriter::new(hold, (self.slots.nonce)(), layout)),
             Err(error) => {
-                // A drive leaves nothing of a file that it could not create, and a file that was there before is not
-                // ours to remove.
+                // A drive leaves nothing of a file that it could not create, and a file that was there before must
+                // stay.
                 self.slots.forget(slot);
                 Err(self.slots.stage_error(error, layout))
             }
@@ -332,15 +335,14 @@ impl Staging {
         self.slots.hold(&at).ok_or(ReadError::NotFound { slot: at.slot() })?.open().await
     }
 
-    /// Keeps the file of the slot `at` from being removed until the hold is dropped. `None` if it was freed already.
-    /// The hold does not say that there is such a file.
+    /// Protects the file of the slot `at` from removal until the hold is dropped. `None` if it was freed already. A
+    /// hold does not imply that the file exists.
     pub fn hold(&self, at: impl Into<NamedSlot>) -> Option<SlotHold> {
         self.slots.hold(&at.into())
     }
 
-    /// Frees the file of the slot `at`: it cannot be opened any more, and is removed when its last hold is
-    /// dropped. Freeing a slot without a file, or twice, is no error. An error means that a removal failed; it will be
-    /// tried again.
+    /// Frees the file of the slot `at`: it can no longer be opened, and is removed when its last hold is dropped.
+    /// Freeing a slot without a file, or twice, is no error. An error means that a removal failed; it will be retried.
     pub async fn free(&self, at: impl Into<NamedSlot>) -> Result<(), DriveError> {
         self.free_all(&[at.into()]).await
     }
@@ -350,13 +352,12 @@ impl Staging {
         self.leaving(slots).remove_rest().await
     }
 
-    /// Frees several slots, whose records the caller may remove at once. Files that are held go when they are not held
-    /// any more.
+    /// Frees several slots, whose records the caller may remove at once. Held files are removed with their last hold.
     pub fn leaving(&self, slots: &[NamedSlot]) -> Leaving {
         self.slots.leaving(slots)
     }
 
-    /// Its use.
+    /// The current use of the area.
     pub fn usage(&self) -> StagingUsage {
         let state = self.slots.state.lock();
         StagingUsage {

@@ -90,7 +90,7 @@ fn an_empty_file_is_a_file() {
 fn tables_of_many_pages_are_written_and_read() {
     run(async {
         let (_, staging) = staging(1 << 26);
-        // So long that the table does not come in with the footer.
+        // So long that opening it does not read the whole table.
         let data = sample(1, 700 * BLOCK + 17);
         for (slot, room) in [(1, data.len()), (2, data.len() + 90 * BLOCK)] {
             stage_in_pieces(&staging, slot, &data, 3 * BLOCK + 5, room as u64).await.unwrap();
@@ -169,7 +169,7 @@ fn who_announces_much_and_sends_little_takes_little() {
         assert_eq!(usage(&staging), (all, 16 << 10));
         let reader = staging.open(2).await.unwrap();
         assert!(collect(reader.read(0..60 << 10)).await.unwrap() == data);
-        // The rest of what the first announced is taken by now.
+        // The rest of the room that the first one announced is taken by now.
         let refused = idle.write(&vec![1; 50 << 10]).await;
         assert!(matches!(refused, Err(StageError::Full(full)) if full.retry_after.is_some()));
         drop((idle, reader));
@@ -361,7 +361,7 @@ fn after_a_torn_crash_whatever_was_finished_is_whole() {
                     unknown += usize::from(staging.count_unknown(slot.into()).await.unwrap().is_some());
                 }
             }
-            // One whose footer is there and torn cannot be distinguished from one that was finished and rotted.
+            // A torn footer cannot be distinguished from that of a file that was finished and rotted.
             assert_eq!(files(&drive).await.0, finished.len() + unknown);
             assert!(unknown <= 1);
             for slot in finished {
@@ -389,7 +389,7 @@ fn a_block_of_another_file_or_of_an_earlier_one_of_its_slot_is_damage() {
             paste(slot, &block_of(slot)).await;
             assert!(read_all(&staging, slot).await.is_ok(), "the same bytes are right wherever they come from");
         }
-        // The table of an earlier file of the slot, with the footer of this one, or the other way round.
+        // The table of an earlier file of the slot, with the footer of this one, or vice versa.
         let before = drive.contents(&staged_name(1)).unwrap();
         staging.free(1).await.unwrap();
         stage(&staging, 1, &vec![7; 2 * BLOCK]).await.unwrap();

@@ -81,7 +81,7 @@ pub(crate) async fn file_slots(staging: &Staging) -> Vec<u64> {
     slots
 }
 
-/// How many files are on the drive, and how many bytes.
+/// The number of files on the drive, and of their bytes.
 pub(crate) async fn files(drive: &MemoryDrive) -> (usize, u64) {
     let space = drive.space().await.unwrap();
     (drive.list().await.unwrap().len(), space.capacity_bytes - space.free_bytes)

@@ -98,7 +98,7 @@ async fn objects_are_staged_packed_and_recalled_on_a_real_directory() {
         assert!(bytes == sample(slot as u64, lengths[slot % lengths.len()]));
     }
 
-    // After a restart: what the catalog knows is there, and nothing else is.
+    // After a restart: the files that the catalog knows stay, and all others are found and freed.
     drop((pack, staging, spool));
     let (staging, spool) = (Staging::new(Arc::clone(&drive), 128 << 20), Spool::new(Arc::clone(&drive), 64 << 20));
     assert!(spool.wipe().await.unwrap() >= 1);

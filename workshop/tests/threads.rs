@@ -38,7 +38,7 @@ async fn stage_read_free(staging: Staging, task: u64) {
     }
 }
 
-/// Reads ranges of a few blobs through the spool, recalling what is not there; waits while it is full.
+/// Reads ranges of a few blobs through the spool, recalls those that are missing, and waits while it is full.
 async fn recall_and_read(spool: Spool, task: u64) {
     let mut rng = Rng::new(1000 + task);
     for _ in 0..ROUNDS {

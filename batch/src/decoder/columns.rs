@@ -1,12 +1,12 @@
 //! Decodes Parquet: the footer, then one row group after another, each with the required columns only.
 //!
-//! 1. The footer has the place of every column chunk. Row groups that do not fit are refused before any of them is
+//! 1. The footer has the position of every column chunk. Row groups that do not fit are refused before any of them is
 //!    read.
 //! 2. The chunks of a row group are requested one by one, and read some rows at a time.
 //! 3. These rows are cut into batches, see [`super::rows`].
 //!
 //! Invariants:
-//! - Batches have no dictionaries and no views, whose memory would be shared by pieces without being counted.
+//! - Batches have no dictionaries and no views, whose memory pieces would share without counting it.
 //! - If the library panics over a damaged object, that is an error like any other.
 
 use super::int96::{self, Timestamps};
@@ -39,7 +39,7 @@ const ROWS_OF_PREFIXES: u64 = 64;
 const LIST_HEADROOM: u64 = 4;
 /// The size of a view of a text.
 const VIEW_BYTES: u64 = 16;
-/// The number of buffers that elements of lists may take, though only some rows are held at a time.
+/// The number of buffers that elements of lists may take, although only some rows are held at a time.
 const LIST_BUFFERS_MAX: u64 = 16;
 /// The shortest possible file: two magic numbers and a length.
 const FILE_BYTES_MIN: u64 = 12;
@@ -59,7 +59,7 @@ pub(super) struct Columns {
     timestamps: Option<Timestamps>,
     /// True if batches are returned as they are read.
     views: bool,
-    /// If one row group alone is read: of so many places in the object, the one of this number.
+    /// Set to read a single row group: (place, number of evenly spaced places in the object).
     place: Option<(usize, usize)>,
     row_bytes: Option<f64>,
 }
@@ -102,12 +102,12 @@ impl Columns {
         self.views = true;
     }
 
-    /// Reads one row group alone, of `of` places the one of this number.
+    /// Reads a single row group: that of place `place` of `of` places.
     pub(super) fn in_place(&mut self, place: usize, of: usize) {
         self.place = Some((place, of));
     }
 
-    /// The object's bytes for each row that is read, if there are any.
+    /// The object's bytes per row that is read; `None` if no rows are read.
     pub(super) fn row_bytes(&self) -> Option<f64> {
         self.row_bytes
     }
@@ -132,7 +132,7 @@ impl Columns {
                 return Ok(Need::Bytes(range.clone()));
             }
             let (ranges, bytes) = (std::mem::take(&mut self.ranges), std::mem::take(&mut self.given));
-            // After a panic the state is not used again: the error ends the object.
+            // After a panic the state is not used again, because the error ends the object.
             let need = caught("reading Parquet", || self.advance(ranges, bytes))?;
             if let Some(need) = need {
                 return Ok(need);
@@ -239,8 +239,8 @@ impl Columns {
         Ok(())
     }
 
-    /// The row group that is read alone, if one is, or none if it is that of the place before; takes note of the bytes
-    /// that stand for a row.
+    /// The row group that is read alone, if only one is read; empty if it is that of the place before. Stores the bytes
+    /// per row.
     fn row_groups(&mut self, metadata: &ParquetMetaData) -> Option<Vec<usize>> {
         let row_groups = metadata.row_groups();
         let stored = |groups: &[RowGroupMetaData]| {
@@ -274,7 +274,7 @@ impl Columns {
         Ok((0..schema.fields().len()).filter(|index| needed.contains(schema.field(*index).name())).collect())
     }
 
-    /// The number of rows that make about a batch, judging by the footer. Refuses row groups that do not fit.
+    /// The number of rows that make about a batch, by the footer. Refuses row groups that do not fit.
     fn rows_at_a_time(&self, metadata: &ParquetMetaData, mask: &ProjectionMask) -> Result<u64, Error> {
         let mut rows_at_a_time = BATCH_ROWS_MAX;
         for (row_group, group) in metadata.row_groups().iter().enumerate() {
@@ -290,8 +290,8 @@ impl Columns {
             let unpacked = sum(&|column| counted(column.uncompressed_size()));
             let in_lists =
                 sum(&|column| if column.column_descr().max_rep_level() > 0 { read_bytes(column) } else { 0 });
-            // Pages are decompressed one by one, in memory that is stated beside the buffer and does not count against
-            // it.
+            // Pages are decompressed one by one, in memory that is stated in addition to the buffer and does not count
+            // against it.
             let pages = COLUMN_BYTES.saturating_mul(chosen(group, mask).count() as u64);
             for (plain_bytes, limit) in [
                 (unpacked, buffer_bytes.saturating_add(pages)),
@@ -312,7 +312,7 @@ impl Columns {
         Ok(rows_at_a_time)
     }
 
-    /// True if values are encoded without the prefix they share with the value before, and may be large when read.
+    /// True if values are encoded without the prefix that they share with the value before, and may be large when read.
     fn is_of_prefixes(&self, column: &ColumnChunkMetaData) -> bool {
         let read = column.unencoded_byte_array_data_bytes().map_or(u64::MAX, counted);
         read > self.batch_bytes && column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY)
@@ -323,7 +323,7 @@ fn counted(bytes: i64) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// The size of all values of a column when read, with the bytes of dictionaries once.
+/// The size of all values of a column when read; the bytes of dictionaries count once.
 fn read_bytes(column: &ColumnChunkMetaData) -> u64 {
     let width = match column.column_type() {
         PhysicalType::BOOLEAN => 1,

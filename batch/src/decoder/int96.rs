@@ -30,7 +30,7 @@ const VALUES: usize = 4096;
 /// The prefix of Spark's metadata keys.
 const SPARK: &str = "org.apache.spark.";
 
-/// The chunks of such columns that were not checked yet, with the rows of their groups.
+/// The unchecked chunks of these columns, with the rows of their groups.
 pub(super) struct Timestamps(Vec<(ColumnChunkMetaData, usize)>);
 
 impl Timestamps {
@@ -45,7 +45,7 @@ impl Timestamps {
         Self(chunks.collect())
     }
 
-    /// Checks the chunks that lie in these ranges of the object.
+    /// Checks the chunks within these ranges of the object.
     pub(super) fn check(&mut self, ranges: &[Range<u64>], bytes: &[Bytes]) -> Result<(), Error> {
         let within = |column: &ColumnChunkMetaData| {
             let (begin, length) = column.byte_range();
@@ -62,13 +62,13 @@ impl Timestamps {
         checked
     }
 
-    /// Called at the end: refuses an object of which some chunks were not checked.
+    /// Called at the end: refuses an object with unchecked chunks.
     pub(super) fn finish(&self) -> Result<(), Error> {
         self.0.first().map_or(Ok(()), |(column, _)| Err(inexact(column)))
     }
 }
 
-/// The schema with microseconds for such columns.
+/// The schema with microseconds for these columns.
 pub(super) fn microseconds(schema: &Schema, metadata: &ParquetMetaData) -> Schema {
     let file = metadata.file_metadata();
     let said = file.key_value_metadata().into_iter().flatten();

@@ -1,7 +1,7 @@
-//! Logical types of Parquet that Arrow has no type for: kept as notes of a field, or refused by name.
+//! Logical types of Parquet without an Arrow type: stored as notes of a field, or refused by name.
 //!
-//! UUID and JSON are Arrow's extension types, of which the library takes note. A time of day that counts in UTC is
-//! noted here. What would come out as another type (ENUM, BSON) is refused before a row is read.
+//! UUID and JSON are Arrow's extension types, which the library notes. A time of day in UTC is noted here. A type that
+//! would be written as another type (ENUM, BSON) is refused before a row is read.
 //!
 //! Invariant: a column that is read is written with the logical type that it had.
 
@@ -15,7 +15,7 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor};
 use std::sync::Arc;
 
-/// `schema`, which is that of the file, with notes of the times of day that count in UTC.
+/// `schema`, which is that of the file, with notes on the times of day in UTC.
 pub(super) fn noted(schema: &Schema, metadata: &ParquetMetaData) -> Schema {
     let mut leaves = metadata.file_metadata().schema_descr().columns().iter();
     let fields: Fields = schema.fields().iter().map(|field| noted_field(field, &mut leaves)).collect();
@@ -48,7 +48,7 @@ fn is_time_in_utc(leaf: &ColumnDescriptor) -> bool {
     matches!(leaf.logical_type_ref(), Some(LogicalType::Time(time)) if time.is_adjusted_to_u_t_c)
 }
 
-/// Refuses columns that would be written with another logical type than they have, by the schema that is `noted`.
+/// Refuses columns that would be written with another logical type than they have, according to the schema `noted`.
 pub(super) fn are_kept(noted: &Schema, metadata: &ParquetMetaData, mask: &ProjectionMask) -> Result<(), Error> {
     let written = ArrowSchemaConverter::new().convert(noted).map_err(not_parquet)?;
     let read = metadata.file_metadata().schema_descr().columns();
@@ -65,7 +65,7 @@ pub(super) fn are_kept(noted: &Schema, metadata: &ParquetMetaData, mask: &Projec
 fn is_kept(read: &ColumnDescriptor, written: &ColumnDescriptor) -> bool {
     match (read.logical_type_ref(), read.converted_type()) {
         (None, ConvertedType::NONE) => true,
-        // Old writers annotate so alone.
+        // Old writers annotate only in this form.
         (None, converted) => converted == written.converted_type(),
         (kind, _) => kind == written.logical_type_ref(),
     }

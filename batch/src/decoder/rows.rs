@@ -1,12 +1,13 @@
 //! Cuts rows of Parquet into batches of bounded size.
 //!
 //! 1. Texts and bytes are read as views of pages and dictionaries. A value that a dictionary has once and a million
-//!    rows refer to takes its bytes once, however many rows are read.
+//!    rows refer to takes its bytes once, regardless of the number of rows that are read.
 //! 2. The size of each row when it is written out is counted.
 //! 3. The rows that make a batch are written out; the others wait.
 //!
 //! Invariants:
-//! - A batch is at most [`crate::limits::BATCH_BYTES_MAX`] or a single row, however much was read at once.
+//! - A batch is at most [`crate::limits::BATCH_BYTES_MAX`] or a single row, regardless of the amount that was read at
+//!   once.
 //! - A batch shares no memory with the waiting rows.
 
 use crate::error::Error;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 pub(super) struct Rows {
     schema: SchemaRef,
     batch_bytes: u64,
-    /// The rows that were read, the next one of them, and the end of each when all are written out.
+    /// The rows that were read, the next one of them, and the end of each if all are written out.
     waiting: Option<(RecordBatch, usize, Vec<u64>)>,
     /// Rows of the next batch, written out.
     gathered: Vec<RecordBatch>,
@@ -51,14 +52,14 @@ impl Rows {
     /// Takes rows that were read.
     ///
     /// # Panics
-    /// If rows taken before are still waiting, which is a mistake of the caller.
+    /// If rows taken before are still waiting, which is an error of the caller.
     pub(super) fn push(&mut self, read: RecordBatch) {
         assert!(self.waiting.is_none(), "rows are read when those before them are in batches");
         let ends = row_ends(&read);
         self.waiting = Some((read, 0, ends));
     }
 
-    /// The next batch, if enough rows were read.
+    /// The next batch; `None` if too few rows were read.
     pub(super) fn next(&mut self) -> Result<Option<RecordBatch>, Error> {
         while let Some((read, at, ends)) = self.waiting.take() {
             let before = at.checked_sub(1).map_or(0, |row| ends[row]);
@@ -82,7 +83,7 @@ impl Rows {
         if full { self.rest() } else { Ok(None) }
     }
 
-    /// A batch of the rows written out, if there are any.
+    /// A batch of the rows written out; `None` without rows.
     pub(super) fn rest(&mut self) -> Result<Option<RecordBatch>, Error> {
         (self.gathered_bytes, self.gathered_count) = (0, 0);
         let gathered = std::mem::take(&mut self.gathered);
@@ -93,7 +94,7 @@ impl Rows {
         }
     }
 
-    /// Some rows written out, in memory of their own.
+    /// Rows written out, in separate memory.
     fn plain(&self, read: &RecordBatch, begin: usize, end: usize) -> Result<RecordBatch, Error> {
         let whole = begin == 0 && end == read.num_rows();
         let plain = |(column, kind): (&ArrayRef, &DataType)| {

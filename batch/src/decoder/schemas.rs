@@ -31,7 +31,7 @@ pub(super) fn views_schema(schema: &Schema) -> Schema {
     })
 }
 
-/// The schema with other types: `of` is called once for each type, for nested types after the types they are in.
+/// The schema with other types. `of` is called once for each type; for nested types after the types that contain them.
 pub(super) fn schema_of(schema: &Schema, of: &mut dyn FnMut(&DataType) -> DataType) -> Schema {
     let fields: Fields = schema.fields().iter().map(|field| field_of(field, of)).collect();
     Schema::new_with_metadata(fields, schema.metadata().clone())

@@ -1,11 +1,10 @@
 //! Splits CSV, NDJSON and plain lines into records.
 //!
-//! 1. Bytes come in pieces. The part of a piece behind its last whole record is carried over to the next piece.
-//! 2. A record is copied without its line ending: a line feed and, before it, one carriage return of CSV or any number
-//!    of them of NDJSON.
+//! 1. Bytes arrive in pieces. The part of a piece after its last whole record is carried over to the next piece.
+//! 2. A record is copied without its line ending: a line feed and, before it, one carriage return in CSV or any number
+//!    of them in NDJSON.
 //! 3. CSV and NDJSON must be UTF-8, and may begin with a byte order mark. Their empty lines are no records, except in a
-//!    CSV with one column, where an empty line is a null; nor are lines of blanks in NDJSON. Empty plain lines are
-//!    records.
+//!    CSV with one column, where an empty line is a null; nor are blank lines in NDJSON. Empty plain lines are records.
 //! 4. The first record of a CSV is its header. It becomes part of the schema, and each record must have as many fields.
 //!
 //! Invariants:
@@ -29,10 +28,10 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub(super) struct Text {
     format: Format,
     record_bytes_max: usize,
-    /// Bytes of records not yet handed out, from `at` on.
+    /// Bytes of records not returned yet, from `at` on.
     carried: Vec<u8>,
     at: usize,
-    /// Known at once, except for CSV, where it is known with the header.
+    /// Known at once, or for CSV with the header.
     schema: Option<SchemaRef>,
     fields: usize,
     records: u64,
@@ -63,7 +62,7 @@ impl Text {
         self.schema.as_ref()
     }
 
-    /// Bytes waiting for the rest of their record.
+    /// Bytes that wait for the rest of their record.
     pub(super) fn held_bytes(&self) -> u64 {
         self.carried.capacity() as u64
     }
@@ -77,7 +76,7 @@ impl Text {
         (self.carried, self.at) = (bytes, 0);
     }
 
-    /// Called when all bytes were given: refuses a CSV without a header.
+    /// Called after all bytes were given: refuses a CSV without a header.
     pub(super) fn end(&self) -> Result<(), Error> {
         match &self.schema {
             Some(_) => Ok(()),
@@ -85,13 +84,13 @@ impl Text {
         }
     }
 
-    /// The next whole records, if there are any. With `last`, no more bytes follow.
+    /// The next whole records; `None` without any. With `last`, no more bytes follow.
     pub(super) fn batch(&mut self, last: bool) -> Result<Option<RecordBatch>, Error> {
         let bytes = std::mem::take(&mut self.carried);
         let batch = self.batch_of(&bytes, last);
         self.carried = bytes;
         if matches!(batch, Ok(None)) {
-            // It may take long until more is given, with other objects being read meanwhile.
+            // The next bytes may take long, and other objects are read meanwhile.
             (self.carried, self.at) = (self.carried[self.at..].to_vec(), 0);
         }
         batch
@@ -168,7 +167,7 @@ impl Text {
         Error::RecordTooLong { record: self.records + 1, limit_bytes: self.record_bytes_max as u64 }
     }
 
-    /// The record at `at`, if its end is in `bytes` or they are the last ones.
+    /// The record at `at`; `None` if `bytes` do not contain its end and are not the last ones.
     fn record(&mut self, bytes: &[u8], at: usize, last: bool) -> Result<Option<FoundRecord>, Error> {
         if self.format == Format::Csv {
             return self.csv_record(bytes, at, last);
@@ -183,7 +182,7 @@ impl Text {
         Ok(Some(FoundRecord { record, next }))
     }
 
-    /// The record of a `line` of NDJSON: none of it is left of one that holds nothing but blanks.
+    /// The record of a `line` of NDJSON; empty if the line has nothing but blanks.
     fn json_record(&self, bytes: &[u8], line: Range<usize>) -> Range<usize> {
         let marked = !self.begun && bytes[line.clone()].starts_with(BYTE_ORDER_MARK);
         let begin = if marked { line.start + BYTE_ORDER_MARK.len() } else { line.start };

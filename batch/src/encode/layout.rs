@@ -1,8 +1,8 @@
-//! The layout of columns in Parquet: which of them get a dictionary, and which are compressed.
+//! The layout of columns in Parquet: dictionaries and compression by column.
 //!
-//! 1. A column whose sample has mostly distinct values gets no dictionary, which the library would abandon after most
-//!    of the work.
-//! 2. A column whose sample does not shrink is not compressed, which would cost time in writing, in verifying, and in
+//! 1. A column whose sample has mostly distinct values gets no dictionary, because the library would abandon it after
+//!    most of the work.
+//! 2. A column whose sample does not shrink is not compressed, because that would cost time in writing, verifying and
 //!    every read.
 
 use crate::error::Error;
@@ -27,7 +27,7 @@ const ROWS_MIN: usize = 8 * PACKED_ROWS;
 /// A column is compressed if that saves at least one part in this many.
 const LEAST_SAVING: i64 = 32;
 
-/// The properties for writing `pieces`, some of which have rows, to a file with this schema.
+/// The properties for writing `pieces`, not all of them empty, to a file with this schema.
 pub(super) fn of(schema: &Schema, pieces: &[RecordBatch]) -> Result<WriterPropertiesBuilder, Error> {
     let codec = match schema.metadata().get(CODEC).map(String::as_str) {
         Some("none") => Compression::UNCOMPRESSED,

@@ -31,7 +31,7 @@ pub(super) fn fields(records: &BinaryArray, names: &[String], seen: &Mutex<Seen>
     Ok(columns.into_iter().map(|mut column| Arc::new(column.finish()) as ArrayRef).collect())
 }
 
-/// Each record with these keys alone, in this order, and the values as they stand in it.
+/// Each record with these keys alone, in this order, and the values as written in it.
 pub(super) fn chosen(records: &BinaryArray, names: &[String], seen: &Mutex<Seen>) -> Result<BinaryArray, Error> {
     let mut met = Seen::none_of(names.len());
     let keys: Vec<String> = names.iter().map(|name| serde_json::Value::from(name.as_str()).to_string()).collect();
@@ -56,14 +56,14 @@ pub(super) fn chosen(records: &BinaryArray, names: &[String], seen: &Mutex<Seen>
     Ok(chosen.finish())
 }
 
-/// The keys found so far, as they are kept for later.
+/// The keys found so far, in their persisted form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KnownKeys {
     keys: Vec<bool>,
     first: Option<Vec<String>>,
 }
 
-/// The keys found in any record so far, whatever their values.
+/// The keys found in any record so far, with any value.
 #[derive(Debug)]
 pub(crate) struct Seen {
     keys: Vec<bool>,
@@ -100,7 +100,7 @@ impl Seen {
         self.keys.iter_mut().zip(other.keys).for_each(|(seen, found)| *seen |= found);
     }
 
-    /// Refuses a key that was in none of the records, if there were any.
+    /// Refuses a key that no record had, unless there were no records.
     pub(crate) fn all(&self, names: &[String]) -> Result<(), Error> {
         let Some(first) = &self.first else { return Ok(()) };
         match self.keys.iter().position(|seen| !seen) {

@@ -1,4 +1,4 @@
-//! Errors name the place, and what to do.
+//! Errors name the place and the remedy.
 
 use crate::help::{BUFFER_BYTES, decode, filtered, part, projected, spec};
 use batch::{Error, Format, Spec};

@@ -1,4 +1,4 @@
-//! Parquet: what is read, what is written, and what is refused.
+//! Parquet: columns that are read, written and refused.
 
 use crate::help::{BUFFER_BYTES, decode, filtered, part, projected, spec};
 use arrow_array::cast::AsArray;

@@ -12,7 +12,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use std::sync::Arc;
 
-/// A file of five records with these columns, each of its own kind.
+/// A file of five records with these columns, each of a different kind.
 fn file(message: &str) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(message).unwrap());
     let properties = Arc::new(WriterProperties::builder().build());

@@ -1,4 +1,4 @@
-//! Objects through decoder, partitioner and encoder, and back: what comes out is what went in, by another key.
+//! Objects through decoder, partitioner and encoder, and back: the same records come out, partitioned by another key.
 
 #![allow(clippy::unwrap_used)]
 

@@ -88,7 +88,7 @@ fn flat() -> Vec<(String, ArrayRef)> {
     columns.map(|(column, kind)| (kind.to_string(), days(&column, &kind))).collect()
 }
 
-/// Columns with others in them, and such as have nulls alone.
+/// Columns that contain other columns, and columns of nulls alone.
 fn nested() -> Vec<(String, ArrayRef)> {
     let nulls = || Some((0..ROWS).map(|row| row % 11 > 0).collect::<NullBuffer>());
     let fields = |columns: &[(&str, ArrayRef)]| {
@@ -151,7 +151,7 @@ fn records(batches: &[RecordBatch]) -> Vec<String> {
     records
 }
 
-/// Through everything and back; gives what was read at last.
+/// Through everything and back; returns the batches that were read at the end.
 fn there_and_back(spec: &Spec, object: &[u8]) -> Vec<RecordBatch> {
     let parted = part(spec, &[object], BUFFER_BYTES).unwrap();
     let mut tally = MultisetChecksum::default();

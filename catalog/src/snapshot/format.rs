@@ -10,7 +10,7 @@ use lineage::Sequence;
 use std::io::{self, Read, Write};
 
 const MAGIC: [u8; 8] = *b"LARDSNAP";
-/// Of a segment of a journal (`journal.rs`), whose header and batches are the same.
+/// For a segment of a journal (`journal.rs`), whose header and batches are the same.
 const SEGMENT_MAGIC: [u8; 8] = *b"LARDJRNL";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 72;
@@ -18,25 +18,25 @@ const RECORDS: u8 = 1;
 const BATCH: u8 = 2;
 const END: u8 = 3;
 const END_BYTES: usize = 8 + DIGEST_BYTES + 8 + 8 + 8;
-/// The longest frame that is believed: a page of the longest records, or the longest batch.
+/// Maximum accepted length of a frame: a page of the longest records, or the longest batch.
 const FRAME_BYTES_MAX: u32 = 1 << 30;
 
 /// The reasons why a snapshot cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// The file.
+    /// An error of the file.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The catalog.
+    /// An error of the catalog.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// It is not what was written.
+    /// The content differs from what was written.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
-    /// It has no end: it was not written to its end, or is cut off.
+    /// It has no end: it was not written completely, or is cut off.
     #[error("it is cut off")]
     CutOff,
-    /// It is of a format that this Larder does not know.
+    /// Its format is not known to this Larder.
     #[error("it is of version {0}, and this Larder knows {VERSION}; use a newer Larder")]
     Version(u32),
     /// It is another kind of file.
@@ -45,7 +45,7 @@ pub enum SnapshotError {
     /// The catalog is written to faster than the file.
     #[error("the catalog is written to faster than the file can be; try again later, or on a faster disk")]
     TooFast,
-    /// The catalog is only looked at.
+    /// The catalog is opened read-only.
     #[error("the catalog is opened read-only")]
     ReadOnly,
 }
@@ -54,9 +54,9 @@ pub enum SnapshotError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) rack: [u8; 16],
-    /// The last batch before all those that are in it.
+    /// The last batch before the first one in it.
     pub(crate) before: Sequence,
-    /// The keys as of that batch.
+    /// The keys after that batch.
     pub(crate) keys: KeyDigest,
     pub(crate) made_ms: u64,
 }
@@ -70,7 +70,7 @@ pub(super) struct End {
     pub(super) batches: u64,
 }
 
-/// What stands in a snapshot, one after another.
+/// A frame of a snapshot.
 #[derive(Debug)]
 pub(super) enum Frame {
     Records(Vec<(Vec<u8>, Sealed)>),
@@ -169,7 +169,7 @@ impl<'a> FrameWriter<'a> {
         self.frame(RECORDS, &payload)
     }
 
-    /// The batches, which follow those of `end`, and count there from now on.
+    /// Writes `batches`, which follow those counted in `end`, and adds them to it.
     pub(super) fn batches(&mut self, batches: &[(Sequence, Vec<u8>)], end: &mut End) -> Result<(), SnapshotError> {
         for (sequence, entry) in batches {
             let (link, _) = log_entry::decode(entry).map_err(|_| SnapshotError::Damaged("a batch"))?;
@@ -181,7 +181,7 @@ impl<'a> FrameWriter<'a> {
         Ok(())
     }
 
-    /// Writes the end; how many bytes there are in all.
+    /// Writes the end, and returns the total number of bytes.
     pub(super) fn end(mut self, end: &End) -> Result<u64, SnapshotError> {
         let all_crc = self.all.finalize();
         self.frame(END, &end.encode(all_crc))?;
@@ -224,12 +224,12 @@ pub(crate) struct FrameReader<R> {
 }
 
 impl<R: Read> FrameReader<R> {
-    /// Of a snapshot.
+    /// A reader of a snapshot.
     pub(crate) fn begin(from: R) -> Result<Self, SnapshotError> {
         Self::of(from, MAGIC)
     }
 
-    /// Of a segment of a journal.
+    /// A reader of a segment of a journal.
     pub(crate) fn of_segment(from: R) -> Result<Self, SnapshotError> {
         Self::of(from, SEGMENT_MAGIC)
     }
@@ -251,7 +251,7 @@ impl<R: Read> FrameReader<R> {
         }
     }
 
-    /// The next frame; the end is the last one.
+    /// The next frame; the last frame is the end.
     pub(super) fn next(&mut self) -> Result<Frame, SnapshotError> {
         let mut head = [0; 5];
         self.from.read_exact(&mut head).map_err(cut_off)?;
@@ -304,7 +304,7 @@ fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or_else(|_| panic!("nothing in a catalog is as long as {bytes}"))
 }
 
-/// What is left to be read.
+/// The bytes that are not read yet.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -1,4 +1,4 @@
-//! Loading a snapshot into a new file: first all records, then all batches, each with the number that it had.
+//! Loading a snapshot into a new file: first all records, then all batches, each with its original number.
 
 use super::format::{End, Frame, FrameReader, SnapshotError};
 use crate::committer::{Failure, Records, State};
@@ -13,32 +13,33 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// Writes of a transaction.
+/// Writes per transaction.
 const TRANSACTION_WRITES: usize = 16_384;
 
-/// What was loaded.
+/// The loaded content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// The number of the last batch.
     pub sequence: Sequence,
     /// The rack's UUID.
     pub rack: [u8; 16],
-    /// When the snapshot was made, in milliseconds of the Unix epoch.
+    /// Time of the snapshot, in milliseconds of the Unix epoch.
     pub made_ms: u64,
     /// Records.
     pub records: u64,
-    /// Batches beside and after the snapshot.
+    /// Batches in the snapshot and after it.
     pub batches: u64,
-    /// Records that were left out, since they were damaged when the snapshot was made.
+    /// Records that were left out because they were damaged when the snapshot was made.
     pub damaged: u64,
 }
 
-/// Loads the snapshot at `from` into a new catalog file at `to`, which must not exist; then, of the segments of a
-/// journal `segments`, in their order, what follows on it. Nothing is there if it fails, but perhaps a file that is to
-/// be removed. `watch` gets now and then how many records of the snapshot are loaded, and how many it has.
+/// Loads the snapshot at `from` into a new catalog file at `to`, which must not exist, and then the batches of the
+/// journal segments `segments` that follow it, in order. After an error no catalog is there, but perhaps a file that
+/// the caller must remove. From time to time `watch` receives the number of loaded records and their total in the
+/// snapshot.
 ///
 /// # Errors
-/// [`SnapshotError`]. Segments that cannot be used are none; they are logged.
+/// [`SnapshotError`]. Unusable segments are skipped and logged.
 pub fn load_snapshot(
     from: &Path,
     segments: &[PathBuf],
@@ -48,7 +49,7 @@ pub fn load_snapshot(
     if to.try_exists()? {
         return Err(SnapshotError::Io(std::io::Error::from(std::io::ErrorKind::AlreadyExists)));
     }
-    // All of it is checked before the first record is believed.
+    // All of it is checked before the first record is used.
     let checked = read_to_end(from, |_| Ok(()))?;
     SqliteStore::fill(to, |records| load((from, segments), records, checked, watch)).map_err(|error| match error {
         FillError::Snapshot(error) => error,
@@ -56,7 +57,7 @@ pub fn load_snapshot(
     })
 }
 
-/// The number of the last batch in the snapshot at `from`, all of which is checked, and its rack.
+/// Checks all of the snapshot at `from`. Returns the number of its last batch, and its rack.
 ///
 /// # Errors
 /// [`SnapshotError`].
@@ -64,12 +65,12 @@ pub fn check_snapshot(from: &Path) -> Result<Loaded, SnapshotError> {
     read_to_end(from, |_| Ok(())).map(|(_, found)| found)
 }
 
-/// Why a new file was not filled.
+/// The reason why a new file was not filled.
 #[derive(Debug)]
 pub(crate) enum FillError {
-    /// The snapshot.
+    /// An error of the snapshot.
     Snapshot(SnapshotError),
-    /// The new file.
+    /// An error of the new file.
     Store(StoreError),
 }
 
@@ -87,7 +88,7 @@ impl From<Failure> for FillError {
     }
 }
 
-/// Gives `take` every frame but the end, which is answered.
+/// Passes to `take` every frame but the end, which is returned.
 fn read_to_end(
     from: &Path,
     mut take: impl FnMut(Frame) -> Result<(), FillError>,
@@ -108,7 +109,7 @@ fn read_to_end(
     }
 }
 
-/// Fills `records`, which are empty, from the snapshot at `from`, which is whole.
+/// Fills `records`, which are empty, from the complete snapshot at `from`.
 fn load(
     (from, segments): (&Path, &[PathBuf]),
     records: &mut dyn Records,
@@ -149,7 +150,7 @@ fn load(
     Ok(loaded)
 }
 
-/// Records being filled, some writes a transaction.
+/// Records that are being filled, several writes per transaction.
 struct Filling<'a> {
     records: &'a mut dyn Records,
     keys: KeyDigest,
@@ -172,7 +173,7 @@ impl Filling<'_> {
         Ok(())
     }
 
-    /// Writes the batch of `entry`, if it follows on `end`, which is the end after it then.
+    /// Writes the batch of `entry` if it follows `end`, which then moves to it.
     fn follow_on(&mut self, end: &mut End, entry: &[u8]) -> Result<(), FillError> {
         let (link, writes) = log_entry::decode(entry).map_err(|_| SnapshotError::Damaged("a batch"))?;
         if (link.before, link.keys_before) != (end.sequence, end.keys) {

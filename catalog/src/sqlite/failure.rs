@@ -1,4 +1,4 @@
-//! Errors of SQLite as errors of a store; those of the file itself name it and say what to do.
+//! Errors of SQLite as errors of a store; errors of the file itself include its path and a remedy.
 
 use crate::error::StoreError;
 use rusqlite::{ErrorCode, ffi};
@@ -9,12 +9,12 @@ pub(super) const MEND_FOREIGN: &str = "point Larder at its own data directory, o
 pub(super) const MEND_DAMAGED: &str =
     "restore it from a backup, or make it again from its journal with `larder recover --replace`";
 
-/// The file at `path` cannot be used: it `what`.
+/// The error for a file at `path` that cannot be used: it `what`.
 pub(super) fn unusable(path: &Path, what: &str, mend: &str) -> StoreError {
     StoreError::Unusable(format!("{} {what}; {mend}", path.display()))
 }
 
-/// The same of a file that is damaged.
+/// The same error for a damaged file.
 pub(super) fn damaged(path: &Path, what: &str, mend: &str) -> StoreError {
     StoreError::Damaged(format!("{} {what}; {mend}", path.display()))
 }
@@ -25,14 +25,14 @@ pub(super) fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::DiskFull) => StoreError::Full,
         Some(ErrorCode::NotADatabase) => damaged(path, "is not a catalog of Larder", MEND_FOREIGN),
         Some(ErrorCode::DatabaseCorrupt) => damaged(path, &format!("is damaged ({error})"), MEND_DAMAGED),
-        // What Larder writes has the types that it asks for.
+        // Values that Larder writes have the requested types.
         None if is_of_another_type(error) => damaged(path, &format!("is damaged ({error})"), MEND_DAMAGED),
         _ => StoreError::Failed(format!("{}: {error}", path.display())),
     }
 }
 
-/// The same of an error while the file is opened: what cannot be read then, or has another table than Larder makes, is
-/// damaged. While it is in use such an error may pass.
+/// As [`store_error`], for an error while the file is opened: a file that cannot be read then, or has another table
+/// than Larder makes, is damaged. While the file is in use such an error may be temporary.
 pub(super) fn open_error(path: &Path, error: &rusqlite::Error) -> StoreError {
     use rusqlite::Error::{SqlInputError, SqliteFailure};
     let (SqliteFailure(of_sqlite, _) | SqlInputError { error: of_sqlite, .. }) = error else {

@@ -1,4 +1,4 @@
-//! Opening the file: it must be a catalog, be whole, and be open in no other process.
+//! Opening the file: it must be a whole catalog that no other process has open.
 
 use super::failure::{open_error, store_error, unusable};
 use super::mend::{self, Walk};
@@ -12,12 +12,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Files up to this size are checked page by page at each open; larger ones only as pages are used.
+/// Files up to this size are checked page by page at each open; larger ones only when pages are used.
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
-/// Pages of SQLite's cache for the writer and for each reader, in KiB (negative is SQLite's way to say so).
+/// Size of SQLite's page cache for the writer and for each reader, in KiB (negative, as SQLite expects).
 const CACHE_KIB: i32 = -16_384;
 
-/// Takes the lock file beside `path`; held for as long as the answer lives.
+/// Takes the lock file beside `path`, and holds it as long as the returned file exists.
 pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     let lock_path = beside(path, ".lock");
     let failed = |error: &dyn std::fmt::Display| StoreError::Failed(format!("{}: {error}", lock_path.display()));
@@ -33,9 +33,8 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// The one connection that writes, and what the walk through the file found. Makes the table if the file is new. A
-/// damaged file is written anew before, if that may better it. A file that is not whole without its log is refused,
-/// unless
+/// The single writing connection, and the result of the walk through the file. Creates the table if the file is new.
+/// Rewrites a damaged file before, if that may improve it. A file that is not whole without its log is refused, unless
 /// `with_log`.
 pub(super) fn open_for_writing(
     path: &Path,
@@ -58,7 +57,7 @@ pub(super) fn open_for_writing(
     Ok((connection, walked))
 }
 
-/// The connection that writes, on a file whose log is folded in.
+/// The writing connection, to a file whose log is folded in.
 fn open_settled(path: &Path, max_bytes: Option<u64>, with_log: bool) -> Result<Connection, StoreError> {
     let say = |error: rusqlite::Error| open_error(path, &error);
     close_to_others(path);
@@ -95,7 +94,7 @@ pub(super) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
     open().map_err(|error| store_error(path, &error))
 }
 
-/// A connection that reads and leaves nothing behind: where there is no log to read, not even the files of one.
+/// A connection that reads and creates no files: without a log to read, not even the files of one.
 pub(super) fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
     if std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0) {
         return open_for_reading(path);
@@ -105,8 +104,8 @@ pub(super) fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
     Connection::open_with_flags(uri, flags).map_err(|error| store_error(path, &error))
 }
 
-/// Durable before answered: in WAL mode, `synchronous = FULL` syncs the log at every commit. Answers the journal mode,
-/// since SQLite stays in another one where the file system has no shared memory.
+/// Makes commits durable before they are answered: in WAL mode, `synchronous = FULL` syncs the log at every commit.
+/// Returns the journal mode, since SQLite uses another one where the file system has no shared memory.
 fn prepare(connection: &Connection) -> rusqlite::Result<String> {
     connection.busy_timeout(Duration::from_secs(10))?;
     let mode = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
@@ -116,7 +115,7 @@ fn prepare(connection: &Connection) -> rusqlite::Result<String> {
     Ok(mode)
 }
 
-/// The flaw that SQLite finds in the pages of a small file, in its words.
+/// The flaw that SQLite finds in the pages of a small file, in SQLite's words.
 fn flaw_of_pages(connection: &Connection, path: &Path) -> rusqlite::Result<Option<String>> {
     let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     if bytes > CHECKED_BYTES_MAX {

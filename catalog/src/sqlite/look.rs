@@ -1,4 +1,4 @@
-//! A file that is only looked at, and what only the log in front of it has: replayed as at a start, into memory.
+//! A file that is opened read-only, with the batches that only the log in front of it has: replayed into memory.
 //!
 //! Memory: the records that the log changes, which are bounded by
 //! [`SqliteOptions::cover_after_bytes`](super::SqliteOptions) of the server that wrote it.
@@ -16,7 +16,7 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The records of a file that are changed in memory alone.
+/// The records of a file, with changes only in memory.
 pub(super) struct Looked<'a> {
     pub(super) connection: &'a Connection,
     pub(super) path: Arc<Path>,

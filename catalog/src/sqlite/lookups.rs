@@ -1,8 +1,8 @@
-//! Reads of single records, by threads of their own.
+//! Reads of single records, by separate threads.
 //!
-//! A PUT looks up two records, which takes microseconds; to wake a thread for each takes longer than the look-up. So
-//! what comes while a thread works is left to that thread, and another one is woken only when more waits than it will
-//! have done in a moment: when the medium is what it waits for, all of them work.
+//! A PUT looks up two records, which takes microseconds; waking a thread for each would take longer than the look-up.
+//! So look-ups that arrive while a thread works are left to it, and another thread is woken only when more look-ups
+//! wait than this one will finish in a moment: if the medium is slow, all threads work.
 
 use super::failure::store_error;
 use super::statements::Statements;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 
-/// Look-ups that may wait for each thread that works before another one is woken.
+/// Look-ups that may wait per working thread before another thread is woken.
 const BACKLOG: usize = 8;
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
@@ -39,9 +39,9 @@ struct Queue {
 struct State {
     jobs: VecDeque<Job>,
     threads: usize,
-    /// Threads that work, or were woken to.
+    /// Threads that work, or were woken for it.
     awake: usize,
-    /// Of those, the ones that have not noticed yet.
+    /// Those of them that were woken and have not noticed it yet.
     calls: usize,
     closed: bool,
 }
@@ -50,7 +50,7 @@ impl Lookups {
     /// A thread for each of `connections`, all to the file at `path`.
     ///
     /// # Errors
-    /// [`StoreError::Failed`] if there are no threads to be had.
+    /// [`StoreError::Failed`] if threads cannot be started.
     pub(super) fn start(path: Arc<Path>, connections: Vec<Connection>) -> Result<Self, StoreError> {
         assert!(!connections.is_empty(), "a store without readers answers nothing");
         let queue = Arc::new(Queue::default());

@@ -1,11 +1,10 @@
-//! A file whose records are not all there, or not where a search finds them, is written anew when it is opened.
+//! Repair at open: a file with missing records, or with records where a search does not find them, is rewritten.
 //!
-//! Every open walks the whole file once: are the keys in order, and are they those of the digest that the last
-//! transaction left (`catalog/src/key_digest.rs`)? If not, whatever the walk gave is copied into a new file, which has
-//! an order of its own; a record whose seal opens when one bit of its key is flipped back gets that key. The damaged
-//! file stays, beside it, under another name. What is still missing then is known by number, though not by name: the
-//! file stays **incomplete** until an operator accepts it, and callers can refuse to take a missing record for a
-//! deleted one.
+//! Every open walks the whole file once: are the keys in order, and do they match the digest that the last transaction
+//! left (`catalog/src/key_digest.rs`)? If not, all records that the walk yields are copied into a new file, which has
+//! its own order; a record whose seal opens when one bit of its key is flipped back gets that key. The damaged file
+//! stays beside it, under another name. The number of records that are still missing is known, but not their keys: the
+//! file stays **incomplete** until an operator accepts it, and callers can refuse to treat a missing record as deleted.
 
 use super::failure::{MEND_DAMAGED, damaged, store_error};
 use super::path::{beside, sync_directory};
@@ -17,32 +16,32 @@ use crate::seal::Sealed;
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
 
-/// The most damaged files that may lie beside the catalog.
+/// Maximum number of damaged files beside the catalog.
 const DAMAGED_MAX: u32 = 100;
 
 /// The result of a walk through a file.
 pub(super) struct Walk {
-    /// The records that are there.
+    /// The records that exist.
     found: KeyDigest,
-    /// Those that should be.
+    /// The records that should exist.
     expected: ExpectedKeys,
     in_order: bool,
 }
 
 impl Walk {
-    /// Walks the whole file. Where it is damaged what should be there, what is there counts.
+    /// Walks the whole file. If the record of the expected keys is damaged, the existing ones count as expected.
     pub(super) fn through(connection: &Connection) -> rusqlite::Result<Self> {
         let (found, in_order) = digest_of_file(connection)?;
         let complete = || ExpectedKeys { keys: found, ..ExpectedKeys::default() };
         Ok(Self { found, expected: read_expected(connection)?.unwrap_or_else(complete), in_order })
     }
 
-    /// The records that are there and those that should be, to be replayed onto.
+    /// The existing records and the expected ones, for a replay.
     pub(super) fn digests(&mut self) -> (&mut KeyDigest, &mut ExpectedKeys) {
         (&mut self.found, &mut self.expected)
     }
 
-    /// The flaw of the file, if there is one.
+    /// The flaw of the file, if it has one.
     pub(super) fn flaw(&self) -> Option<String> {
         let (is, expected) = (self.found.keys, self.expected.keys.keys);
         if !self.in_order {
@@ -56,19 +55,19 @@ impl Walk {
         }
     }
 
-    /// True if writing the file anew may repair it: not if every flaw was found before.
+    /// True if rewriting the file may repair it: not if every flaw was found before.
     pub(super) fn may_be_mended(&self) -> bool {
         !self.in_order || self.expected.keys.minus(self.found) != self.expected.missing
     }
 
-    /// The records to expect from now on, if missing ones are accepted or not.
+    /// The expected records from now on, whether missing ones are accepted or not.
     pub(super) fn expected(&self, accepted: bool) -> ExpectedKeys {
         let keys = if accepted { self.found } else { self.expected.keys };
         ExpectedKeys { keys, missing: keys.minus(self.found) }
     }
 }
 
-/// The digest of the records in the file, walked in the order in which they lie, and whether that is the order of keys.
+/// The digest of the records in the file, read in stored order, and true if that is the order of keys.
 fn digest_of_file(connection: &Connection) -> rusqlite::Result<(KeyDigest, bool)> {
     let (mut digest, mut last, mut in_order) = (KeyDigest::default(), None::<Vec<u8>>, true);
     let mut walk = connection.prepare("SELECT k FROM kv")?;
@@ -84,17 +83,17 @@ fn digest_of_file(connection: &Connection) -> rusqlite::Result<(KeyDigest, bool)
     Ok((digest, in_order))
 }
 
-/// Writes the file at `path` anew from what can be read of it. `connection` is on it, and its log is folded in.
+/// Rewrites the file at `path` from all that can be read of it. `connection` is to it, and its log is folded in.
 ///
 /// # Errors
-/// [`StoreError::Damaged`] if it cannot be walked to its end; then nothing was changed.
+/// [`StoreError::Damaged`] if it cannot be read to its end; then nothing was changed.
 pub(super) fn rewrite(connection: Connection, path: &Path, flaw: &str) -> Result<(), StoreError> {
     let say = |error: rusqlite::Error| store_error(path, &error);
     let failed = |error: std::io::Error| StoreError::Failed(format!("{}: {error}", path.display()));
     let fresh = free_name(path, "mended").map_err(failed)?;
     let copied = copy(&connection, &fresh);
     if let Err(error) = copied {
-        let _ = std::fs::remove_file(&fresh); // made a moment ago, under a name that was free
+        let _ = std::fs::remove_file(&fresh); // created a moment ago, under a name that was free
         return Err(error);
     }
     connection.close().map_err(|(_, error)| say(error))?;
@@ -110,14 +109,14 @@ pub(super) fn rewrite(connection: Connection, path: &Path, flaw: &str) -> Result
     Ok(())
 }
 
-/// A name beside `path` that nothing has.
+/// An unused name beside `path`.
 fn free_name(path: &Path, what: &str) -> std::io::Result<PathBuf> {
     let name = |number| beside(path, &format!(".{what}-{number}"));
     let free = (1..=DAMAGED_MAX).map(name).find(|name| !name.exists());
     free.ok_or_else(|| std::io::Error::other(format!("there are {DAMAGED_MAX} files {what}; move them away")))
 }
 
-/// Copies what is in the file of `from` into a new one.
+/// Copies the records in the file of `from` into a new one.
 fn copy(from: &Connection, into: &Path) -> Result<(), StoreError> {
     let say = |error: rusqlite::Error| store_error(into, &error);
     let to = make_new(into)?;
@@ -146,7 +145,7 @@ fn copy(from: &Connection, into: &Path) -> Result<(), StoreError> {
     to.close().map_err(|(_, error)| say(error))
 }
 
-/// The key that `value` was put under, if it is not `key` but differs from it in one bit.
+/// The key that `value` was written under, if it differs from `key` in exactly one bit.
 fn corrected(key: &[u8], value: &Sealed) -> Option<Vec<u8>> {
     if value.open(key).is_ok() {
         return None;

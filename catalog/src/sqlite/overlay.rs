@@ -1,21 +1,21 @@
-//! What was committed and is not in the file yet, and what was read last: in memory, seen by all readers over the file.
+//! Committed records that are not in the file yet, and recently read ones: in memory, over the file for all readers.
 //!
-//! Behind a log a commit changes no page of the file. Its records wait here, and are folded into the file many at once
-//! (`records.rs`): in the order of keys, so that each page is changed once for many of them, and each key as it is at
-//! last. What is read again and again (a bucket's record, for every PUT and GET) is remembered, so that a look-up of it
-//! needs neither a statement nor another thread.
+//! If a log is in front, a commit changes no page of the file. Its records wait here, and are folded into the file many
+//! at once (`records.rs`): in the order of keys, so that each page is changed once for many of them, and with the last
+//! value of each key. Values that are read again and again (a bucket's record, for every PUT and GET) are remembered,
+//! so looking them up needs neither a statement nor another thread.
 //!
 //! Invariants:
-//! - the file with what waits over it is the state of the last commit. While a fold is under way nothing is committed;
-//! - `folds` grows before a fold commits and when it is over: who finds it as it was behind a read of the file has read
-//!   there what was not here before, and nothing that was committed later;
-//! - what is remembered of a key is its value of the last commit: a commit takes it out, and what was read is put in
-//!   only if nothing was folded meanwhile and nothing of that key waits;
-//! - no key lies behind the bound of its first byte: what is numbered or dated comes in order, and kinds of which there
-//!   is none (versions that cannot be read) are asked for all the time; neither needs a look at the file.
+//! - the file with the waiting records over it is the state of the last commit. During a fold nothing is committed;
+//! - `folds` grows before a fold commits and when it ends. A reader that finds it unchanged after a read of the file
+//!   has read there the records that were not here before, and none that were committed later;
+//! - the remembered value of a key is its value in the last commit: a commit removes it, and a value that was read is
+//!   remembered only if nothing was folded meanwhile and the key does not wait;
+//! - no key is above the bound of its first byte. Keys with numbers or dates arrive in order, and kinds without records
+//!   (unreadable versions) are looked up all the time; neither needs the file.
 //!
-//! Memory: what waits, which the one that commits bounds; [`REMEMBERED_MAX`] values of [`REMEMBERED_BYTES_MAX`] at
-//! most; a key for each first byte.
+//! Memory: the waiting records, which the committer bounds; at most [`REMEMBERED_MAX`] values of at most
+//! [`REMEMBERED_BYTES_MAX`] each; a key for each first byte.
 
 use super::statements::{Changes, Statements};
 use crate::seal::Sealed;
@@ -25,18 +25,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Values that are remembered. When there are more, all are forgotten: those that matter are there again at once.
+/// Number of remembered values. When it is exceeded, all are forgotten: the important ones soon return.
 const REMEMBERED_MAX: usize = 4_096;
-/// Bytes of a key and its value that are remembered.
+/// Maximum size in bytes of a key and its value that are remembered.
 const REMEMBERED_BYTES_MAX: usize = 1_024;
-/// What a record that waits takes beside its key and its value, in bytes, roughly.
+/// Approximate memory in bytes of a waiting record beside its key and its value.
 const RECORD_BYTES: usize = 64;
 
-/// See the head of this file.
+/// See the header of this file.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
     state: RwLock<State>,
-    /// False if others than its own commits change the file, so that nothing may be remembered.
+    /// False if anything but its own commits changes the file; then nothing may be remembered.
     remembers: bool,
 }
 
@@ -47,16 +47,16 @@ struct State {
     waiting_bytes: usize,
     folds: u64,
     remembered: HashMap<Vec<u8>, Option<Sealed>>,
-    /// By first byte.
+    /// The highest keys, by first byte.
     bounds: HashMap<u8, Vec<u8>>,
 }
 
-/// How often something was folded when a key was not found.
+/// Value of `folds` when a key was not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Folds(u64);
 
 impl Overlay {
-    /// An empty overlay over a file that only folds of it change.
+    /// An empty overlay over a file that only its folds change.
     pub(super) fn of_a_writer() -> Self {
         Self { remembers: true, ..Self::default() }
     }
@@ -71,7 +71,7 @@ impl Overlay {
         self.state.read().get(key)
     }
 
-    /// The value of `key`, with a look at the file if need be.
+    /// The value of `key`, read from the file if necessary.
     pub(super) fn get_over(&self, file: &Statements<'_>, key: &[u8]) -> rusqlite::Result<Option<Sealed>> {
         match self.get(key) {
             Ok(value) => Ok(value),
@@ -86,7 +86,7 @@ impl Overlay {
         }
     }
 
-    /// True if `key` has a value, with a look at the file if need be.
+    /// True if `key` has a value; reads the file if necessary.
     pub(super) fn is_there(&self, file: &Statements<'_>, key: &[u8]) -> rusqlite::Result<bool> {
         match self.get(key) {
             Ok(value) => Ok(value.is_some()),
@@ -95,7 +95,7 @@ impl Overlay {
         }
     }
 
-    /// The values of `keys` as of one moment, if the file is not needed for any of them.
+    /// The values of `keys` as of one moment; `None` if any of them needs the file.
     pub(super) fn get_many(&self, keys: &[Vec<u8>]) -> Option<Vec<Option<Sealed>>> {
         let state = self.state.read();
         keys.iter().map(|key| state.get(key).ok()).collect()
@@ -141,8 +141,8 @@ impl Overlay {
         }
     }
 
-    /// What waits in `range`, as far as the first `limit` entries of it depend on that, and the part of the range that
-    /// they lie in.
+    /// The waiting records in `range` that the first `limit` entries depend on, and the part of the range that holds
+    /// these entries.
     pub(super) fn changes_in(&self, mut range: KeyRange, limit: usize) -> (KeyRange, Changes, Folds) {
         let state = self.state.read();
         let (mut changes, mut there) = (Changes::new(), 0);
@@ -181,38 +181,38 @@ impl Overlay {
         }
     }
 
-    /// About the bytes of memory of what waits.
+    /// Approximate memory of the waiting records in bytes.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.state.read().waiting_bytes
     }
 
-    /// Gives `write` all that waits, to be written and committed.
+    /// Passes to `write` all waiting records, which it must write and commit.
     pub(super) fn fold<E>(&self, write: impl FnOnce(&Changes) -> Result<(), E>) -> Result<(), E> {
         let waiting = {
             let mut state = self.state.write();
             state.folds += 1;
             Arc::clone(&state.waiting)
         };
-        // Readers go on meanwhile. Nobody commits: whoever does that is here.
+        // Readers continue meanwhile. Nothing is committed: the committing thread is here.
         write(&waiting)?;
         let mut state = self.state.write();
         assert!(Arc::ptr_eq(&state.waiting, &waiting), "nothing is committed while the last commits are folded");
         (state.waiting, state.waiting_bytes) = (Arc::default(), 0);
         state.folds += 1;
-        // A large map is not taken apart under the lock.
+        // A large map is not freed under the lock.
         drop(state);
         drop(waiting);
         Ok(())
     }
 
-    /// A copy of what waits, and how often something was folded. While a fold of it is under way it gives the same
-    /// state over the file before and after.
+    /// A copy of the waiting records, and the value of `folds`. During a fold the copy gives the same state over the
+    /// file before and after it.
     pub(super) fn waiting(&self) -> (Changes, Folds) {
         let (waiting, folds) = {
             let state = self.state.read();
             (Arc::clone(&state.waiting), state.folds)
         };
-        // Copied without the lock; a commit meanwhile copies it likewise.
+        // Copied without the lock; a commit meanwhile also copies it.
         ((*waiting).clone(), Folds(folds))
     }
 
@@ -237,7 +237,8 @@ impl Overlay {
 }
 
 impl Overlay {
-    /// Learns the bound of the first byte of `key`, unless it is known. True if `key` lies behind one that was learnt.
+    /// Reads the bound of the first byte of `key`, unless it is known. True if `key` is above a bound that was read
+    /// now.
     fn learn_bound(&self, file: &Statements<'_>, key: &[u8]) -> rusqlite::Result<bool> {
         let Some(first) = key.first().copied().filter(|_| self.remembers) else { return Ok(false) };
         let folds = {
@@ -284,14 +285,14 @@ pub(super) fn within<'c>(
     changes.range(start..).take_while(move |(key, _)| end.as_ref().is_none_or(|end| *key < end))
 }
 
-/// The first `limit` entries of `range` in `file`, with `changes`, all of which lie in it, over it.
+/// The first `limit` entries of `range` in `file`, with `changes` over it, all of which are in the range.
 pub(super) fn merged(
     file: &Statements<'_>,
     range: KeyRange,
     limit: usize,
     changes: Changes,
 ) -> rusqlite::Result<Vec<Entry>> {
-    // Each change hides one entry of the file at most.
+    // Each change hides at most one entry of the file.
     let page = file.scan(range, limit.saturating_add(changes.len()))?;
     if changes.is_empty() {
         return Ok(page);

@@ -1,4 +1,4 @@
-//! Paths beside the file, and the directory that they lie in.
+//! Paths beside the file, and its directory.
 
 use crate::error::StoreError;
 use std::fs::File;
@@ -17,8 +17,8 @@ pub(super) fn sync_directory(path: &Path) -> std::io::Result<()> {
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// The URI under which SQLite opens `path` without regard to other processes: correct while the lock is held and there
-/// is no log.
+/// The URI with which SQLite opens `path` without regard to other processes: correct while the lock is held and no log
+/// exists.
 pub(super) fn immutable_uri(path: &Path) -> Result<String, StoreError> {
     let plain = path.to_str().ok_or_else(|| StoreError::Failed(format!("{}: is no UTF-8", path.display())))?;
     let escaped: String = plain

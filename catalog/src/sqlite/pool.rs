@@ -30,12 +30,12 @@ impl Pool {
         Self(Arc::new(Shared { path, idle: Mutex::new(connections), readers, permits }))
     }
 
-    /// The file.
+    /// The path of the file.
     pub(super) fn path(&self) -> Arc<Path> {
         Arc::clone(&self.0.path)
     }
 
-    /// Runs `read` on a free connection, on a thread that may block.
+    /// Runs `read` on a free connection, in a thread that may block.
     pub(super) fn read<T, F>(&self, read: F) -> StoreFuture<'_, T>
     where
         T: Send + 'static,

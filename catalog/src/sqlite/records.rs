@@ -1,15 +1,15 @@
-//! The records of the one connection that writes, as the committer changes them.
+//! The records of the single writing connection, as the committer changes them.
 //!
 //! Without a log every commit is a transaction of SQLite, which syncs its own log (WAL, `synchronous = FULL`).
 //!
-//! With a log in front a commit changes memory alone (`overlay.rs`), and a transaction of SQLite takes in many of them
-//! when the committer asks for durability. It is not synced by itself (`NORMAL`): SQLite's log is synced, and folded
-//! into the file, when the committer asks, never by SQLite of its own accord: SQLite ignores a sync that fails then,
-//! and Linux reports it once, so that it would fold in frames that the medium has not got. A power loss in between
-//! leaves the file as of some commit, as ever in WAL mode.
+//! With a log in front a commit changes only memory (`overlay.rs`), and a transaction of SQLite takes in many commits
+//! when the committer asks for durability. The transaction itself is not synced (`NORMAL`): SQLite's log is synced, and
+//! folded into the file, only when the committer asks, never by SQLite itself. SQLite would ignore a failed sync then,
+//! and Linux reports the failure once, so SQLite would fold in frames that the medium does not have. A power loss in
+//! between leaves the file at some commit, as usual in WAL mode.
 //!
-//! If the medium has no room for what waits, that stays in memory, as it is in the log, and only what makes the store
-//! smaller is taken in until there is room: memory is bounded then as well.
+//! If the medium has no room for the waiting records, they stay in memory and in the log, and only changes that make
+//! the store smaller are accepted until there is room: so memory stays bounded.
 
 use super::failure::store_error;
 use super::overlay::{Overlay, merged, within};
@@ -27,10 +27,10 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Pages in SQLite's log (4 KiB each) at which it is folded into the file: what is written to the same page meanwhile
-/// is folded once.
+/// Pages in SQLite's log (4 KiB each) at which it is folded into the file: several writes of one page until then are
+/// folded once.
 const LOG_PAGES: i64 = 8_192;
-/// Bytes of memory of what waits, at which it is folded into the file.
+/// Bytes of waiting records at which they are folded into the file.
 const WAITING_BYTES: usize = 12 << 20;
 
 /// The records of a file.
@@ -40,16 +40,16 @@ pub(super) struct SqliteRecords {
     behind: Option<Behind>,
 }
 
-/// What there is where a log makes commits durable.
+/// State for a store whose log makes commits durable.
 struct Behind {
-    /// SQLite's own log. Open from before the first transaction that is not durable, so that it learns of every write
-    /// that failed.
+    /// SQLite's own log. Opened before the first transaction that is not durable, so that it reports every failed
+    /// write.
     wal: File,
     overlay: Arc<Overlay>,
     /// The state of the last commit.
     state: State,
     open: Open,
-    /// Why what waits could not be folded.
+    /// The reason why the waiting records could not be folded.
     stuck: Option<Stuck>,
 }
 
@@ -59,7 +59,7 @@ struct Open {
     changes: Changes,
     state: Option<State>,
     puts: u64,
-    /// By so many keys the store grows.
+    /// Number of keys by which the store grows.
     keys: i64,
 }
 
@@ -74,7 +74,7 @@ impl SqliteRecords {
         Self { connection, path, behind: None }
     }
 
-    /// The same ones, in the state `state`; commits are from now on changes of `overlay`, and durable only after
+    /// The same records in the state `state`. From now on commits are changes of `overlay`, and durable only after
     /// [`Records::make_durable`].
     pub(super) fn behind_log(mut self, overlay: Arc<Overlay>, state: State) -> Result<Self, StoreError> {
         let path = beside(&self.path, "-wal");
@@ -86,7 +86,7 @@ impl SqliteRecords {
         Ok(self)
     }
 
-    /// Marks the file, all of which must be durable, as one that is whole without a log.
+    /// Marks the file, all of which must be durable, as whole without a log.
     pub(super) fn end_log(&self) -> Result<(), StoreError> {
         self.set("synchronous", "FULL")?;
         schema::end_log(&self.connection, &self.path)
@@ -100,8 +100,8 @@ impl SqliteRecords {
         }
     }
 
-    /// `error` of a transaction. A full medium, or a tool that holds the file, leaves everything as it was; after
-    /// anything else (a failed sync above all) it is unknown what is durable.
+    /// Classifies `error` of a transaction. A full medium, or a tool that holds the file, leaves everything unchanged;
+    /// after any other error (above all a failed sync) it is unknown what is durable.
     fn failure(&self, error: &rusqlite::Error) -> Failure {
         let harmless = matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy));
         let error = store_error(&self.path, error);
@@ -112,7 +112,7 @@ impl SqliteRecords {
         self.connection.execute_batch(sql).map_err(|error| self.failure(&error))
     }
 
-    /// Folds SQLite's log into the file as far as no reader is in the way: how many pages it has, and how many of them
+    /// Folds SQLite's log into the file as far as readers allow. Returns the number of its pages, and how many of them
     /// are folded in.
     fn checkpoint(&self, mode: &str) -> Result<(i64, i64), rusqlite::Error> {
         let mut pragma = self.connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
@@ -121,7 +121,7 @@ impl SqliteRecords {
 }
 
 impl SqliteRecords {
-    /// Folds all that waits into the file, in one transaction.
+    /// Folds all waiting records into the file, in one transaction.
     fn fold(&mut self) -> Result<(), Failure> {
         let Some(behind) = &self.behind else { return Ok(()) };
         let folded = behind.overlay.fold(|changes| {
@@ -149,7 +149,7 @@ impl SqliteRecords {
         stored.map_err(|error| self.failure(&error))
     }
 
-    /// SQLite may have rolled back by itself.
+    /// SQLite may already have rolled back by itself.
     fn end_transaction(&self) -> Result<(), Failure> {
         if self.connection.is_autocommit() {
             return Ok(());
@@ -158,7 +158,7 @@ impl SqliteRecords {
         rolled_back.map_err(|error| Failure::Fatal(store_error(&self.path, &error)))
     }
 
-    /// What `read` finds in the file.
+    /// The result of `read` on the file.
     fn read<T>(&self, read: impl FnOnce(&Statements<'_>) -> rusqlite::Result<T>) -> Result<T, Failure> {
         read(&Statements::new(&self.connection)).map_err(|error| self.failure(&error))
     }
@@ -177,7 +177,7 @@ impl SqliteRecords {
         self.read(|file| behind.overlay.is_there(file, key))
     }
 
-    /// The first `limit` entries of `range`, with the open transaction.
+    /// The first `limit` entries of `range`, including the open transaction.
     fn scan(&self, behind: &Behind, range: &KeyRange, limit: usize) -> Result<Vec<Entry>, Failure> {
         let (range, mut changes, _) = behind.overlay.changes_in(range.clone(), usize::MAX);
         changes.extend(within(&behind.open.changes, &range).map(|(key, value)| (key.clone(), value.clone())));
@@ -207,7 +207,7 @@ impl SqliteRecords {
 }
 
 impl Behind {
-    /// The reason why the open transaction cannot be taken in, if there is one.
+    /// The reason why the open transaction cannot be accepted, if there is a reason.
     fn refusal(&self) -> Option<Failure> {
         let refusal = match self.stuck.as_ref()? {
             Stuck::Full => StoreError::Full,
@@ -226,7 +226,7 @@ impl Records for SqliteRecords {
         {
             return Err(failure);
         }
-        // It only reads, with one lock for all that it reads.
+        // The transaction only reads, with one lock for all its reads.
         self.run("BEGIN")
     }
 
@@ -289,7 +289,7 @@ impl Records for SqliteRecords {
         let is_long = || self.checkpoint("NOOP").map(|(pages, folded)| pages - folded >= LOG_PAGES);
         let folded = is_long().and_then(|is_long| if is_long { self.checkpoint("PASSIVE").map(drop) } else { Ok(()) });
         match folded.map_err(|error| self.failure(&error)) {
-            // What is durable in SQLite's log may stay there.
+            // Durable records may stay in SQLite's log.
             Ok(()) | Err(Failure::Harmless(_)) => Ok(()),
             Err(failure) => Err(failure),
         }

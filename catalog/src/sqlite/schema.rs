@@ -1,4 +1,4 @@
-//! The table, the marks by which the file is known as a catalog, and its permissions.
+//! The table, the marks that identify the file as a catalog, and its permissions.
 
 use super::failure::{MEND_DAMAGED, MEND_FOREIGN, damaged, store_error, unusable};
 use super::path::{beside, sync_directory};
@@ -10,18 +10,18 @@ use std::path::Path;
 
 /// `PRAGMA application_id` of a catalog: "LRDR".
 const APPLICATION_ID: i32 = 0x4C52_4452;
-/// Permissions of the file and of all beside it.
+/// Permissions of the file and of all files beside it.
 pub(super) const OWNER_ONLY: u32 = 0o600;
-/// `PRAGMA user_version`: the format of the table. Records carry versions of their own.
+/// `PRAGMA user_version`: the format of the table. Records have separate versions.
 const FORMAT_VERSION: i32 = 2;
-/// The same of a file that is not whole without the log in front of it: what was acknowledged last may be in that
-/// alone.
+/// The version of a file that is not whole without the log in front of it: the last acknowledged batches may be only in
+/// the log.
 const LOGGED_VERSION: i32 = 3;
 
-/// Makes the file for its owner alone, since it holds users' keys, and takes the right to read it from others where an
-/// older Larder has left it to them. SQLite gives its log and its shared memory the rights of the file.
+/// Creates the file for its owner only, since it holds users' keys, and revokes others' read access to files of an
+/// older Larder. SQLite gives its log and its shared memory the permissions of the file.
 pub(super) fn close_to_others(path: &Path) {
-    // Where this fails, SQLite says why in a moment.
+    // If this fails, SQLite reports the reason in a moment.
     let _ = File::options().create_new(true).write(true).mode(OWNER_ONLY).open(path);
     for suffix in ["", "-wal", "-shm", "-journal", ".lock"] {
         let file = beside(path, suffix);
@@ -40,7 +40,7 @@ pub(super) fn close_to_others(path: &Path) {
     }
 }
 
-/// True of a file that holds nothing yet.
+/// True for a file without content.
 pub(super) fn is_new(connection: &Connection) -> rusqlite::Result<bool> {
     let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -56,7 +56,7 @@ pub(super) fn make_new(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Creates the table. One transaction, so that there is no file with half of it.
+/// Creates the table in one transaction, so that no file has half of it.
 pub(super) fn create(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let script = format!(
         "BEGIN IMMEDIATE;
@@ -70,7 +70,7 @@ pub(super) fn create(connection: &Connection, path: &Path) -> Result<(), StoreEr
     sync_directory(path).map_err(|error| StoreError::Failed(format!("{}: {error}", path.display())))
 }
 
-/// The file must be a catalog of this format; and one that is whole without a log, unless `with_log`.
+/// The file must be a catalog of this format, and whole without a log unless `with_log`.
 pub(super) fn check_identity(connection: &Connection, path: &Path, with_log: bool) -> Result<(), StoreError> {
     let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let application = pragma("application_id").map_err(|error| store_error(path, &error))?;
@@ -84,7 +84,7 @@ pub(super) fn check_identity(connection: &Connection, path: &Path, with_log: boo
             let what = "was not closed in order, and what was acknowledged last may be in its log alone";
             Err(unusable(path, what, "start Larder on it once and stop it in order"))
         }
-        // A directory of a later Larder is refused before its catalog is opened, so that this is damage as a rule.
+        // The directory of a later Larder is refused before its catalog is opened, so this is usually damage.
         version => {
             let known = format!("{FORMAT_VERSION} and {LOGGED_VERSION}");
             let what = format!("has catalog format {version}, and this Larder knows {known}");
@@ -98,22 +98,22 @@ pub(super) fn check_identity(connection: &Connection, path: &Path, with_log: boo
     }
 }
 
-/// True if the file is marked as one that is not whole without its log.
+/// True if the file is marked as not whole without its log.
 pub(super) fn needs_log(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get::<_, i32>(0))? == LOGGED_VERSION)
 }
 
-/// Marks the file as one that is not whole without its log. Durable where commits are.
+/// Marks the file as not whole without its log. Durable where commits are.
 pub(super) fn begin_log(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     set_version(connection, path, LOGGED_VERSION)
 }
 
-/// Marks the file as one that is whole without a log.
+/// Marks the file as whole without a log.
 pub(super) fn end_log(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     set_version(connection, path, FORMAT_VERSION)
 }
 
-/// Gives the file of `to` the mark of that of `from`.
+/// Copies the mark of the file of `from` to the file of `to`.
 pub(super) fn copy_version(from: &Connection, to: &Connection) -> rusqlite::Result<()> {
     let version: i32 = from.pragma_query_value(None, "user_version", |row| row.get(0))?;
     to.pragma_update(None, "user_version", version)

@@ -1,21 +1,21 @@
-//! Making sure, when the file is opened, that what is read is what the medium holds.
+//! Makes sure, when the file is opened, that the data that is read is on the medium.
 //!
-//! A sync that fails leaves pages in the memory of the operating system that never reached the medium, and that Linux
-//! calls clean from then on: they are not written again, the next sync succeeds, and a process that opens the
-//! file before the power fails reads them. The writer stops at such a failure; but a process that is killed then, or
-//! ends, is followed by one that finds a whole, committed transaction in the log which the medium may never have seen.
-//! Acting on it, by removing what it says has moved, would lose the only copy.
+//! A failed sync leaves pages in the memory of the operating system that never reached the medium, and that Linux
+//! treats as clean from then on: they are not written again, the next sync succeeds, and a process that opens the file
+//! before the power fails reads them. The writer stops at this failure. But if its process is killed or ends then, the
+//! next process finds a whole, committed transaction in the log which the medium may never have received. If it acted
+//! on that, by removing data that the transaction has moved, it would lose the only copy.
 //!
-//! So before anything is believed:
-//! 1. The log is read and written over itself, byte for byte, and synced. Writing makes its pages dirty again, whatever
-//!    they were, so that the sync covers all that was read. From here on the log on the medium is the one that SQLite
-//!    reads, even if memory forgets its pages at any moment.
+//! So before anything in the log is used:
+//! 1. The log is read and written over itself, byte for byte, and synced. Writing makes all its pages dirty again, so
+//!    the sync covers everything that was read. From here on the log on the medium is the one that SQLite reads, even
+//!    if memory forgets its pages at any moment.
 //! 2. SQLite folds all of it into the file, with a sync of the log, a sync of the file, and an end of the log
-//!    (`wal_checkpoint(TRUNCATE)`). Its memory of what was folded before is gone with the last process, so it writes
-//!    every page that is in the log. Pages of the file that are not in the log were folded by an earlier checkpoint
-//!    whose sync succeeded: SQLite begins the log anew only after such a one, and otherwise retains their frames.
+//!    (`wal_checkpoint(TRUNCATE)`). Its record of earlier folds ended with the last process, so it writes every page
+//!    that is in the log. Pages of the file that are not in the log were folded by an earlier checkpoint whose sync
+//!    succeeded: SQLite restarts the log only after a successful checkpoint, and otherwise retains the frames.
 //!
-//! Either sync failing fails the open: nothing was believed, nothing is swept, and the next start tries again.
+//! If either sync fails, the open fails: nothing was used, nothing is swept, and the next start tries again.
 
 use super::failure::store_error;
 use super::path::beside;
@@ -26,12 +26,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes of the log that are written again at once.
+/// Bytes of the log that are rewritten at once.
 const STEP_BYTES: usize = 1 << 20;
 
 const MEND: &str = "see to the disk that it lies on, and start again; nothing was changed";
 
-/// Writes the log of the file at `path` over itself and syncs it, if there is one. Nobody may have it open.
+/// Writes the log of the file at `path` over itself and syncs it, if it exists. No connection may have it open.
 pub(super) fn rewrite_log(path: &Path) -> Result<(), StoreError> {
     let log = beside(path, "-wal");
     let file = match File::options().read(true).write(true).open(&log) {

@@ -7,7 +7,7 @@ use lineage::Sequence;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::BTreeMap;
 
-/// Records that are other than in the file; `None` are gone.
+/// Records that differ from the file; `None` means deleted.
 pub(super) type Changes = BTreeMap<Vec<u8>, Option<Sealed>>;
 
 /// A connection that reads.
@@ -25,7 +25,7 @@ impl<'a> Statements<'a> {
         select.query_row([key], |row| row.get(0).map(Sealed::from_bytes)).optional()
     }
 
-    /// One transaction, so that all values are of one moment.
+    /// Reads in one transaction, so that all values are of one moment.
     pub(super) fn get_many(&self, keys: &[&[u8]]) -> rusqlite::Result<Vec<Option<Sealed>>> {
         if keys.len() == 1 || !self.connection.is_autocommit() {
             return keys.iter().map(|key| self.get(key)).collect(); // a view is one transaction as a whole
@@ -52,7 +52,7 @@ impl<'a> Statements<'a> {
         is_there(self.connection, key)
     }
 
-    /// The faults of the file's pages, `limit` at most.
+    /// The faults of the file's pages, at most `limit`.
     pub(super) fn check_pages(&self, limit: u32) -> rusqlite::Result<Vec<String>> {
         let mut check = self.connection.prepare(&format!("PRAGMA integrity_check({limit})"))?;
         let found = check.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
@@ -101,7 +101,7 @@ fn is_there(connection: &Connection, key: &[u8]) -> rusqlite::Result<bool> {
     connection.prepare_cached("SELECT 1 FROM kv WHERE k = ?1")?.exists([key])
 }
 
-/// Does one write, and updates `digest`, that of all keys.
+/// Applies one write, and updates `digest`, the digest of all keys.
 pub(super) fn write(
     connection: &Connection,
     write: &Write,
@@ -143,7 +143,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Makes all of `changes`, in the order of their keys.
+/// Applies all of `changes`, in the order of their keys.
 pub(super) fn fold(connection: &Connection, changes: &Changes) -> rusqlite::Result<()> {
     const PUT: &str = "INSERT INTO kv (k, v) VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v";
     let mut put = connection.prepare_cached(PUT)?;
@@ -157,17 +157,16 @@ pub(super) fn fold(connection: &Connection, changes: &Changes) -> rusqlite::Resu
     Ok(())
 }
 
-/// The key that the seal of the sequence number is bound to. No record has it, since that one lies in a table of its
-/// own.
+/// The key that the seal of the sequence number is bound to. No record has it, since the number is in a separate table.
 const SEQUENCE_KEY: &[u8] = b"sequence";
 
-/// The number of the last batch; `None` where it is damaged.
+/// The number of the last batch; `None` if it is damaged.
 pub(super) fn read_sequence(connection: &Connection) -> rusqlite::Result<Option<Sequence>> {
     let Some(sealed) = sealed_sequence(connection)? else { return Ok(Some(Sequence::default())) };
     Ok(sealed.open(SEQUENCE_KEY).ok().map(|(_, sequence)| sequence))
 }
 
-/// The records that the file should hold as of the last transaction; `None` where that is damaged.
+/// The records that the file should hold after the last transaction; `None` if this value is damaged.
 pub(super) fn read_expected(connection: &Connection) -> rusqlite::Result<Option<ExpectedKeys>> {
     let Some(sealed) = sealed_sequence(connection)? else { return Ok(Some(ExpectedKeys::default())) };
     Ok(sealed.open(SEQUENCE_KEY).ok().and_then(|(body, _)| ExpectedKeys::from_bytes(body)))
@@ -191,7 +190,7 @@ pub(super) fn write_sequence(
         .map(drop)
 }
 
-/// The highest sequence number in any seal that is whole: for a file whose own record of it is damaged.
+/// The highest sequence number in any whole seal: for a file whose stored number is damaged.
 pub(super) fn highest_sequence(connection: &Connection) -> rusqlite::Result<Sequence> {
     let mut select = connection.prepare("SELECT k, v FROM kv")?;
     let mut rows = select.query([])?;

@@ -289,7 +289,7 @@ async fn a_view_sees_what_was_answered_and_changes_nothing() {
     }
 }
 
-/// What waits behind a log, and what is folded into the file meanwhile, is one store to whoever reads.
+/// The waiting records and the records that are folded into the file meanwhile are one store to every reader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn look_ups_and_pages_are_those_of_a_map_whatever_waits_to_be_folded() {
     let dir = tempfile::tempdir().unwrap();
@@ -332,7 +332,7 @@ async fn look_ups_and_pages_are_those_of_a_map_whatever_waits_to_be_folded() {
     assert!(store.stats().covers > 20, "{:?}", store.stats());
 }
 
-/// Nobody sees two records that are always changed together differ, not even while they are folded into the file.
+/// No reader sees two records that are always changed together differ, even while they are folded into the file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_records_are_of_one_moment_while_others_are_folded() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,13 +1,13 @@
-//! A view: the store after one batch, while others go on to write.
+//! A view: the store after one batch, while writes continue.
 //!
-//! 1. What waits over the file is copied, and it is remembered how often something was folded.
-//! 2. Two connections, one for scans and one for look-ups, begin a transaction each, which pins the file as it is.
-//! 3. If nothing was folded meanwhile and both see the file after the same batch, then file and copy belong together:
-//!    behind a log only a fold changes the file, and makes of it what the copy over it is anyway; without one nothing
-//!    waits. If not, all is done again.
+//! 1. The waiting records over the file are copied, together with the number of folds.
+//! 2. Two connections, one for scans and one for look-ups, each begin a transaction, which pins the present file.
+//! 3. If nothing was folded meanwhile and both see the file after the same batch, then the file and the copy belong
+//!    together. With a log only a fold changes the file, and it adds only what the copy has anyway; without a log
+//!    nothing waits. Otherwise all steps are repeated.
 //!
-//! Meanwhile SQLite's log cannot be folded into the file beyond what the transactions see, so it grows by what is
-//! written; readers and the writer go on as ever.
+//! Meanwhile SQLite's log cannot be folded into the file beyond what the transactions see, so it grows by all writes;
+//! readers and the writer continue as usual.
 
 use super::failure::store_error;
 use super::lookups::Lookups;
@@ -23,13 +23,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tries before it is given up: a fold is under way for moments.
+/// Maximum number of tries: a fold takes only moments.
 const TRIES_MAX: usize = 1_000;
-/// Between two tries.
+/// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(5);
 
 impl SqliteStore {
-    /// The store as it is now; see the head of this file.
+    /// The present state of the store; see the header of this file.
     pub(super) async fn as_of_now(&self) -> Result<Self, StoreError> {
         for _ in 0..TRIES_MAX {
             if let Some(view) = self.try_view()? {
@@ -64,7 +64,7 @@ impl SqliteStore {
     }
 }
 
-/// A connection that sees the file as it is now from now on, and the last batch of that.
+/// A connection that sees the present file from now on, and the last batch in it.
 fn pinned(path: &Path) -> Result<(Connection, Option<Sequence>), StoreError> {
     let say = |error: rusqlite::Error| store_error(path, &error);
     let connection = file::open_for_reading(path)?;

@@ -1,4 +1,5 @@
-//! The one thread that writes: it takes every batch that waits, has them committed together, and then answers them all.
+//! The single writing thread: it takes every waiting batch, lets the committer commit them together, and answers them
+//! all.
 //!
 //! If the medium is full, each batch is tried again alone, so that a large one does not take small ones with it.
 
@@ -13,9 +14,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
-/// Writes of one transaction at most, unless a single batch has more: bounds how long the first one waits.
+/// Maximum number of writes per transaction, unless a single batch has more: limits how long the first one waits.
 const GROUP_WRITES_MAX: usize = 16_384;
-/// Bytes of payload of one transaction at most, unless a single batch has more.
+/// Maximum payload bytes per transaction, unless a single batch has more.
 const GROUP_PAYLOAD_BYTES_MAX: usize = 16 << 20;
 
 /// Counts of the writer, which it shares with the store.
@@ -26,7 +27,7 @@ pub(super) struct Counters {
     pub(super) covers: AtomicU64,
     /// The number of the last batch that was answered.
     pub(super) sequence: AtomicU64,
-    /// Why nothing is committed any more.
+    /// The reason why nothing is committed any more.
     pub(super) stopped: OnceLock<String>,
     /// True if the last transaction found no room.
     pub(super) is_full: AtomicBool,
@@ -46,13 +47,13 @@ impl Counters {
     }
 }
 
-/// A waiting batch, and where its answer goes.
+/// A waiting batch, and the channel for its answer.
 struct QueuedBatch {
     batch: Batch,
     answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
-/// The handle on the thread. Dropping it ends the thread once everything queued is done.
+/// The handle of the thread. Dropping it ends the thread after everything queued is done.
 pub(super) struct Writer {
     jobs: Option<Sender<QueuedBatch>>,
     thread: Option<JoinHandle<()>>,
@@ -142,7 +143,7 @@ impl WriterThread {
         }
     }
 
-    /// The file is whole without its log from now on, if it can be.
+    /// Makes the file whole without its log from now on, if possible.
     fn close(&mut self) {
         if self.committer.log.is_none() || !self.committer.close() {
             return;
@@ -153,7 +154,7 @@ impl WriterThread {
     }
 }
 
-/// `first` and whatever else waits, as far as one transaction goes.
+/// `first` and other waiting batches, up to the limits of one transaction.
 fn gather(first: QueuedBatch, queue: &Receiver<QueuedBatch>) -> Vec<QueuedBatch> {
     let payload = |job: &QueuedBatch| job.batch.payload.as_ref().map_or(0, |payload| payload.bytes.len());
     let (mut writes, mut bytes) = (first.batch.writes.len(), payload(&first));

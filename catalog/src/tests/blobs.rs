@@ -296,7 +296,7 @@ async fn what_lies_on_a_drive_that_is_back_counts_when_it_was_looked_for() {
     }
     assert!(!catalog.begin_return(&found, 1).await.unwrap(), "nothing is written over what counts");
     sound(&catalog).await;
-    // What was rebuilt elsewhere is left over on a drive, unless a rebuild is aimed there.
+    // A stack that was rebuilt elsewhere is left over on a drive, unless a rebuild has the drive as its target.
     assert!(catalog.begin_rebuild(&found, 1, DriveId(20)).await.unwrap());
     assert!(!catalog.note_left_over(id, DriveId(20), 1).await.unwrap());
     assert!(catalog.move_stack(id, 1, [DriveId(7), DriveId(20)]).await.unwrap());

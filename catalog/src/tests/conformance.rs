@@ -78,7 +78,7 @@ impl Bench {
     }
 }
 
-/// The body of what lies under `key`, whose seal must be whole.
+/// The body of the value under `key`, whose seal must be whole.
 fn body(key: &[u8], value: &Sealed) -> Vec<u8> {
     value.open(key).unwrap().0.to_vec()
 }

@@ -1,8 +1,8 @@
 //! Random concurrent histories with crashes, against what every actor knows to be acknowledged and a world of bytes.
 //!
-//! Clients put, overwrite and delete keys of their own; migrators pack what is staged; evacuators bring versions back;
-//! reclaimers remove blobs in which nothing lives. The world of bytes is a set of workshop files and of blobs: whatever
-//! the catalog says lies somewhere must lie there in it, at every read and after every crash.
+//! Clients put, overwrite and delete their keys; migrators pack staged versions; evacuators bring versions back;
+//! reclaimers remove blobs without living versions. The world of bytes is a set of workshop files and of blobs: at
+//! every read and after every crash, each place in the catalog must hold its bytes in this world.
 
 use super::{blob, catalog_in, object, sound};
 use crate::{Catalog, Displaced, Member, MemoryStore, Object, Place, PutCondition, SqliteStore, Store, VersionId};
@@ -21,7 +21,7 @@ const KEYS_OF_A_CLIENT: u64 = 4;
 struct World {
     files: BTreeMap<u64, VersionId>,
     blobs: BTreeMap<BlobId, Vec<Member>>,
-    /// By key: the version that was acknowledged last, or that there is none.
+    /// By key: the version that was acknowledged last, or `None`.
     acknowledged: BTreeMap<String, Option<VersionId>>,
     /// By key: what a request under way would make of it.
     pending: BTreeMap<String, Option<VersionId>>,
@@ -315,7 +315,7 @@ async fn a_crew_on_the_embedded_store_leaves_a_sound_catalog() {
     let mut crew = crew(&catalog, &world, 7, false, 60);
     let mut views = 0;
     while !crew.is_empty() {
-        // Whatever goes on beside it, a view is a sound catalog.
+        // A view is a sound catalog, regardless of concurrent changes.
         let view = catalog.view().await.unwrap();
         assert_eq!(view.audit().await.unwrap().findings, Vec::<String>::new(), "view {views}");
         views += 1;

@@ -1,4 +1,4 @@
-//! What a journal has is the catalog, after any restart; and where it cannot be, it says so.
+//! A journal has the content of the catalog after any restart; if it cannot, it reports that.
 
 use super::snapshot::{batch, key, records};
 use crate::journal::{Journal, JournalFiles};
@@ -194,7 +194,7 @@ async fn what_is_missing_or_torn_makes_a_snapshot_due_and_nothing_wrong_is_made_
     let process = Process::begin(dir.path(), 2);
     assert!(process.broken().unwrap().contains("it ends with batch"), "{:?}", process.broken());
     assert_eq!(loaded.sequence.0 + 1, process.store.sequence().0, "the torn batch is left out");
-    // What comes before the snapshot that is due is not written: it would not lead on.
+    // Batches before the due snapshot are not written: they would not continue the journal.
     process.write(60..70).await;
     assert_eq!(made_again(dir.path()).0.sequence, loaded.sequence);
     process.journal.snapshot(&process.catalog, 1).await.unwrap();

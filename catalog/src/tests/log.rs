@@ -108,7 +108,7 @@ impl CommitLog for Filming {
         let log_before = self.log.image().len();
         self.log.append(records)?;
         let (wal, durable) = (self.wal(), self.durable.lock());
-        // Begun anew, SQLite's log has other salts in its head; then all that it had is in the file.
+        // When SQLite's log is restarted, its head has other salts; then all its content is in the file.
         let is_same = wal.len() >= WAL_HEAD_BYTES && durable.get(..WAL_HEAD_BYTES) == wal.get(..WAL_HEAD_BYTES);
         let wal_durable = if is_same { durable.len() } else { 0 };
         let (file, log) = (std::fs::read(&self.path).unwrap(), self.log.image());
@@ -166,7 +166,7 @@ fn developed(picture: &Picture, dir: &Path, (log_cut, wal_cut): (usize, usize), 
     }
     std::fs::write(&path, &picture.file).unwrap();
     let mut wal = picture.wal.clone();
-    // What was not synced may be there in part: here a hole, and then the rest.
+    // Bytes that were not synced may be there in part: here a hole, and then the rest.
     if zeroed {
         let end = wal.len().min(wal_cut + WAL_FRAME_BYTES);
         wal[wal_cut..end].fill(0);
@@ -209,7 +209,7 @@ async fn crash_anywhere(seed: u64, options: SqliteOptions) -> usize {
             assert_eq!(store.behind_log(), None, "seed {seed}: {log_cut} {wal_cut}");
             assert_eq!((store.sequence().0, store.incomplete()), (last, None), "seed {seed}");
             assert_eq!(contents(&store).await, history.states[last as usize], "seed {seed}: batch {last}");
-            // And it goes on.
+            // And the store continues.
             store.commit(put("z", "after")).await.unwrap();
             images += 1;
         }
@@ -260,7 +260,7 @@ async fn a_full_log_refuses_and_changes_nothing() {
     assert_eq!(store.get(b"a").await.unwrap(), None);
     store.commit(put("b", "1")).await.unwrap();
     store.commit(put("b", "2")).await.unwrap();
-    // What may be forgotten makes room: the store sees to that by itself.
+    // Forgettable entries make room: the store arranges that by itself.
     let covered = log.covered_up_to();
     log.fail(LogFault::Full);
     store.commit(put("c", "3")).await.unwrap();
@@ -513,7 +513,7 @@ async fn a_mark_whose_group_was_refused_counts_all_the_same() {
     older.commit(Batch::new(Vec::new(), vec![Write::Delete(b"x".to_vec())])).await.unwrap_err();
     older.commit(put("c", "5")).await.unwrap();
     assert_eq!(reopened(&newest, &log).0.behind_log(), None);
-    // One that is torn says nothing, and there is nothing behind it.
+    // A torn mark has no meaning, and nothing follows it.
     let (older, newest, log) = older_and_newest().await;
     let (older, log) = reopened(&older, &log);
     log.fail(LogFault::Failed { written_bytes: 40 });
@@ -539,7 +539,7 @@ async fn files_that_are_exchanged_under_one_log_know_which_of_them_is_the_newest
     }
     drop(store);
     std::fs::copy(&path, dir.path().join("newest")).unwrap();
-    // Closed in order, the log has nothing that the file needs; a part of it may be there all the same.
+    // After a close in order, the log has nothing that the file needs; a part of it may still be there.
     let store = open(&log);
     store.commit(put("c", "1")).await.unwrap();
     let mut left = log.reopened(0);
@@ -614,7 +614,7 @@ async fn a_file_that_was_made_again_is_the_newest_one_and_its_log_is_held_until_
             store.commit(put("c", "1")).await.unwrap();
             log = log.reopened(0);
         }
-        // Made again: as the newest one was, with batches of its own that are in no log.
+        // Remade: like the newest copy, with separate batches that are in no log.
         let above = SqliteOptions { sequence_min: Sequence(1_000), ..NEVER };
         SqliteStore::open_with(&newest, above).unwrap().commit(put("d", "1")).await.unwrap();
         let (before, options) = (last_of(&log).1, SqliteOptions { holds_log: true, cover_after_bytes: 1, ..NEVER });
@@ -720,7 +720,7 @@ async fn what_is_replayed_onto_a_file_with_missing_records_leaves_the_others_kno
     store.commit(put("e", "2")).await.unwrap();
     let log = log.reopened(0);
     drop(store);
-    // The file as of before, of which two records are lost: one of them comes back with the log.
+    // The file as of before, with two records lost: one of them comes back with the log.
     let lossy = rusqlite::Connection::open(&image).unwrap();
     lossy.execute("DELETE FROM kv WHERE k IN (x'61', x'62')", []).unwrap();
     drop(lossy);

@@ -1,5 +1,5 @@
-//! A snapshot has the state after its last batch, whatever is written while it is made; and nothing that is not whole
-//! is taken for one.
+//! A snapshot has the state after its last batch, regardless of writes while it is made; and no incomplete file is
+//! accepted as one.
 
 use crate::follower::Follower;
 use crate::log_entry;

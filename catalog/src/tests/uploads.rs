@@ -24,7 +24,7 @@ fn part(number: u32, slot: u64, bytes: u64) -> Part {
     Part { number, slot, bytes, etag: format!("p{slot}"), checksum, modified_ms: 5 }
 }
 
-/// Puts a part of `bytes` bytes with a slot of its own.
+/// Puts a part of `bytes` bytes with a new slot.
 async fn put_part(catalog: &Catalog, key: &str, upload: VersionId, number: u32, bytes: u64) -> Part {
     let part = part(number, catalog.next_slot().await.unwrap(), bytes);
     catalog.put_part("b", key, upload, &part).await.unwrap();
@@ -308,7 +308,7 @@ async fn an_upload_that_the_rack_shows_as_completed_is_open_no_more() {
         let upload = begin(&catalog, "k").await;
         let parts = [put_part(&catalog, "k", upload, 1, 10).await, put_part(&catalog, "k", upload, 2, 20).await];
         let copied = catalog.next_version_id().await.unwrap();
-        // What a pack has of the time since.
+        // A pack's record of the time since.
         let of_upload = FoundMember {
             bucket: "b".into(),
             key: "k".into(),

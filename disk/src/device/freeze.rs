@@ -1,9 +1,9 @@
-//! Quiesced file systems: nothing is left that one would write by itself, so that its disk can stop while mounted.
+//! Quiesced file systems: they have nothing left to write by themselves, so their disk can stop while mounted.
 //!
-//! The kernel's FIFREEZE writes back everything, empties the journal and closes it, which a sync does not: after one,
-//! XFS writes to its log for another minute. The freeze is lifted at once by FITHAW, and what that writes is on the
-//! disk when it returns. So nothing stays frozen while the disk sleeps, and a late write starts the disk instead of
-//! waiting for ever. Both calls need CAP_SYS_ADMIN, as a mount does.
+//! The kernel's FIFREEZE writes back everything, empties the journal and closes it. A sync does not: after one, XFS
+//! writes to its log for another minute. FITHAW lifts the freeze at once, and its writes are on the disk when it
+//! returns. So nothing stays frozen while the disk sleeps, and a late write starts the disk instead of waiting forever.
+//! Both calls need CAP_SYS_ADMIN, as a mount does.
 
 #![allow(unsafe_code)]
 
@@ -22,10 +22,10 @@ const FITHAW: Opcode = opcode::read_write::<c_int>(b'X', 120);
 /// Quiesces the file system of `directory`.
 ///
 /// # Errors
-/// The system's; it is not frozen then, unless thawing is what failed.
+/// The system's error; the file system is then not frozen, unless thawing failed.
 pub(super) fn quiesce(directory: &Path) -> io::Result<()> {
     let root = open(directory)?;
-    // All but a rest is written while others may still write: the freeze is short.
+    // Most data is written while others may still write, so the freeze is short.
     rustix::fs::syncfs(&root)?;
     // SAFETY: FIFREEZE takes no argument and touches no memory of this process.
     unsafe { rustix::ioctl::ioctl(&root, NoArg::<FIFREEZE>::new()) }?;
@@ -36,8 +36,7 @@ pub(super) fn quiesce(directory: &Path) -> io::Result<()> {
 
 /// Thaws the file system of `directory`, if it is frozen: a process that was killed in [`quiesce`] may have left it so.
 ///
-/// # Errors
-/// The system's.
+/// # Errors The system's error.
 pub(super) fn thaw(directory: &Path) -> io::Result<()> {
     let root = open(directory)?;
     // SAFETY: FITHAW takes no argument and touches no memory of this process.

@@ -1,4 +1,4 @@
-//! A disk by its name in /dev/disk/by-id: where it is now, its power control, its counters, its file system.
+//! A disk by its name in /dev/disk/by-id: its present place, its power control, its counters, its file system.
 
 use crate::counters::IoCounters;
 use crate::discover::{Contents, Protocol, Role, Tree, habits_of, identity_of, protocol_of, system_transports};
@@ -13,61 +13,61 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// File systems that are mounted.
+/// The supported file systems.
 pub(super) const FILE_SYSTEMS: [&str; 2] = ["xfs", "ext4"];
 /// The kernel's size of a sector in /sys.
 const SECTOR_BYTES: u64 = 512;
 
-/// Opens the way of commands to the disk whose device node is at a path.
+/// Opens a transport for commands to the disk whose device node is at a path.
 pub(super) type Transports = dyn Fn(&Path) -> Result<Box<dyn ScsiTransport>, TransportError> + Send + Sync;
 
-/// A disk by its name in /dev/disk/by-id, whether it is there or not.
+/// A disk by its name in /dev/disk/by-id, present or not.
 pub struct DiskHandle {
     id: RwLock<PathBuf>,
-    /// The command of the operator's that controls its power, if one does.
+    /// The operator's command that controls its power, if any.
     command: Option<PowerCommand>,
     tree: Tree,
     transports: Arc<Transports>,
-    /// Commands that were sent to it from here.
+    /// Number of commands sent to it from here.
     commands: Arc<AtomicU64>,
 }
 
 impl DiskHandle {
-    /// The disk to which the link `id` leads, whose power `command` controls, or else it itself.
+    /// The disk that the link `id` refers to. Its power is controlled by `command`, or else by the disk itself.
     pub fn new(id: impl Into<PathBuf>, command: Option<PowerCommand>) -> Self {
         Self::within(id.into(), Tree::below("/"), Arc::new(system_transports)).commanded_by(command)
     }
 
-    /// The same disk, whose power `command` controls, if there is one.
+    /// The same disk, with `command` as its power control, if given.
     pub(super) fn commanded_by(self, command: Option<PowerCommand>) -> Self {
         Self { command, ..self }
     }
 
-    /// The disk to which the link `id` leads in `tree`, which is sent its commands by way of `transports`.
+    /// The disk that the link `id` refers to in `tree`, with commands sent through `transports`.
     pub(super) fn within(id: PathBuf, tree: Tree, transports: Arc<Transports>) -> Self {
         Self { id: RwLock::new(id), command: None, tree, transports, commands: Arc::default() }
     }
 
-    /// Whether a command of the operator's controls its power. Then it may be gone while it sleeps: a relay takes its
-    /// power away.
+    /// True if an operator's command controls its power. Then the disk may be gone while it sleeps: a relay cuts its
+    /// power.
     pub fn is_commanded(&self) -> bool {
         self.command.is_some()
     }
 
-    /// Its link.
+    /// The disk's link.
     pub fn id(&self) -> PathBuf {
         self.id.read().clone()
     }
 
-    /// From now on it is the disk to which the link `id` leads.
+    /// Makes it the disk that the link `id` refers to.
     pub(super) fn lead_to(&self, id: &Path) {
         id.clone_into(&mut self.id.write());
     }
 
-    /// The kernel's name for it now.
+    /// Its present kernel name.
     ///
     /// # Errors
-    /// [`DriveError::Gone`] if it is not there.
+    /// [`DriveError::Gone`] if it is not present.
     pub fn name(&self) -> Result<String, DriveError> {
         let target = self.tree.target(self.id());
         let name = target.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()).map(str::to_owned);
@@ -83,7 +83,7 @@ impl DiskHandle {
     /// Its power control.
     ///
     /// # Errors
-    /// If it is not there, or may not be sent commands. A command of the operator's is there even if the disk is not.
+    /// If it is gone, or may not be sent commands. An operator's command is available even if the disk is not.
     pub fn control(&self) -> Result<Box<dyn PowerControl>, DriveError> {
         if let Some(command) = &self.command {
             return Ok(Box::new(CommandPower::of(command, &self.id())));
@@ -109,7 +109,7 @@ impl DiskHandle {
         Ok(Counted { transport, commands: Arc::clone(&self.commands) })
     }
 
-    /// What it says of its own health, if its platters turn. Starts nothing.
+    /// Its health report, if its platters turn. Does not start it.
     ///
     /// # Errors
     /// As [`DiskHandle::control`].
@@ -127,12 +127,12 @@ impl DiskHandle {
         }
     }
 
-    /// What it does about its power by itself; `None` if it is not there. It is not asked.
+    /// Its power habits; `None` if it is gone. The disk itself is not asked.
     pub fn habits(&self) -> Option<PowerHabits> {
         Some(habits_of(&self.tree, &self.name().ok()?))
     }
 
-    /// What its platters do. Starts nothing.
+    /// Its power mode. Does not start it.
     ///
     /// # Errors
     /// As [`DiskHandle::control`].
@@ -140,8 +140,8 @@ impl DiskHandle {
         Ok(self.control()?.mode())
     }
 
-    /// Another identity than `made_on`, the one that its label was written for: its volume was copied, or it is behind
-    /// a bridge that gives it a name of its own. `None` if it is the same, or nobody can say.
+    /// An identity other than `made_on`, the one that its label was written for: its volume was copied, or it is behind
+    /// a bridge with a different name. `None` if it is the same, or unknown.
     pub(super) fn other_than(&self, made_on: &Device) -> Option<String> {
         let (wwn, serial) = identity_of(&self.tree, &self.name().ok()?);
         match made_on {
@@ -151,7 +151,7 @@ impl DiskHandle {
         }
     }
 
-    /// The kernel's counters of it, and how many commands were sent from here when they were read; `None` if it is
+    /// The kernel's counters of it, and the number of commands sent from here when they were read; `None` if it is
     /// gone.
     pub fn counters(&self) -> Option<(IoCounters, u64)> {
         let sent = self.commands.load(Ordering::SeqCst);
@@ -180,7 +180,7 @@ impl DiskHandle {
     }
 }
 
-/// A transport that counts its commands, so that those of others can be known from the kernel's count of all.
+/// A transport that counts its commands, so that the commands of others can be derived from the kernel's total.
 struct Counted {
     transport: Box<dyn ScsiTransport>,
     commands: Arc<AtomicU64>,

@@ -1,11 +1,11 @@
-//! A disk as something that can be measured.
+//! A disk as a subject for measurements.
 
 use super::state::DeviceState;
 use crate::DriveError;
 use crate::measure::{Medium, Subject};
 use std::sync::Arc;
 
-/// The disk of a drive, which nobody else uses.
+/// The disk of a drive that is not used otherwise.
 pub(super) struct Measurable(pub(super) Arc<DeviceState>);
 
 impl Subject for Measurable {

@@ -1,16 +1,16 @@
-//! Makes the file system of a drive: XFS, or ext4 where there is no mkfs.xfs.
+//! Creates the file system of a drive: XFS, or ext4 if there is no mkfs.xfs.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where programs for file systems lie that are not on the path of every user.
+/// Directories of file system programs that are not on every user's path.
 const PLACES: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
 /// The reason why a disk has no file system now.
 #[derive(Debug, thiserror::Error)]
 pub enum MkfsError {
-    /// There is no program for it.
+    /// No suitable program is installed.
     #[error("there is neither mkfs.xfs nor mkfs.ext4 on this machine; install xfsprogs (or e2fsprogs)")]
     NoProgram,
     /// The program could not be run.
@@ -26,12 +26,12 @@ pub enum MkfsError {
     Failed {
         /// The program.
         program: String,
-        /// The last line that it wrote.
+        /// The last line of its output.
         output: String,
     },
 }
 
-/// Makes a file system named `volume` on the device `node`. All that was on it is gone. Nothing is discarded, and
+/// Creates a file system named `volume` on the device `node`. All former content is gone. Nothing is discarded, and
 /// nothing is left to be initialised later, which would keep the disk awake.
 pub fn make_file_system(node: &Path, volume: &str) -> Result<(), MkfsError> {
     const XFS: [&str; 4] = ["-q", "-f", "-K", "-L"];

@@ -1,4 +1,4 @@
-//! Mounts and unmounts, by the kernel's calls.
+//! Mounts and unmounts, with the kernel's system calls.
 
 use crate::drive::DriveError;
 use crate::private;
@@ -8,19 +8,19 @@ use std::ffi::CStr;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often an unmount is tried whose file system is still in use by calls that end at any moment, and the pause
+/// Number of tries for an unmount whose file system is still used by calls that end at any moment, and the pause
 /// between two tries.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Mounts the file system of kind `system` on the device `node` at `point`, which is made if it is not there. Nothing
-/// on it is executed, is a device, or changes when it is read.
+/// Mounts the file system of kind `system` on the device `node` at `point`, which is created if necessary. Programs on
+/// it are not executed, devices on it do not work, and reads change nothing.
 pub(super) fn mount(node: &Path, point: &Path, system: &str) -> Result<(), DriveError> {
     mount_with(node, (point, system), MountFlags::empty(), None)
 }
 
-/// The same, but that nothing at all is written to the device, not even what its journal has. (XFS that is mounted for
-/// reading alone writes: it clears the part of its log that it will use next.)
+/// As [`mount`], but nothing at all is written to the device, not even the content of its journal. (XFS writes even if
+/// it is mounted read-only: it clears the part of its log that it will use next.)
 pub(super) fn mount_untouched(node: &Path, point: &Path, system: &str) -> Result<(), DriveError> {
     mount_with(node, (point, system), MountFlags::RDONLY, Some(c"norecovery"))
 }
@@ -38,13 +38,13 @@ fn mount_with(
     rustix::mount::mount(node, point, system, flags, options).map_err(failed)
 }
 
-/// Whether something is mounted at `point`. Looks at no file system.
+/// True if something is mounted at `point`. Accesses no file system.
 pub(super) fn is_mounted(point: &Path) -> bool {
     let listed = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     is_listed(&listed, point)
 }
 
-/// Whether `point` is a mount point in this text of mountinfo.
+/// True if `point` is a mount point in this text of mountinfo.
 fn is_listed(mountinfo: &str, point: &Path) -> bool {
     let escape = |c: char| match c {
         ' ' | '\t' | '\n' | '\\' => format!("\\{:03o}", c as u32),
@@ -54,7 +54,7 @@ fn is_listed(mountinfo: &str, point: &Path) -> bool {
     mountinfo.lines().any(|line| line.split(' ').nth(4) == Some(&point))
 }
 
-/// Unmounts whatever is mounted at `point`; all that was written is on the medium then. Nothing is there already: done.
+/// Unmounts the file system at `point`, if any; afterwards all written data is on the medium.
 pub(super) fn unmount(point: &Path) -> Result<(), DriveError> {
     for tries_left in (0..TRIES).rev() {
         match rustix::mount::unmount(point, UnmountFlags::NOFOLLOW) {

@@ -1,11 +1,11 @@
 //! A disk with a file system that the operator mounted, and that stays mounted while the disk sleeps.
 //!
-//! What Larder has open there stays open, so that it cannot be unmounted before the disk stops, as a drive of a rack
-//! is. It is quiesced instead ([`super::freeze`]). Whatever writes or reads all the same is not refused: the kernel
-//! starts the disk, which is seen by its counters.
+//! Larder's open files there stay open, so the file system cannot be unmounted before the disk stops, as that of a
+//! rack's drive is. It is quiesced instead ([`super::freeze`]). A later read or write is not refused: the kernel starts
+//! the disk, which shows in its counters.
 //!
 //! Invariants:
-//! - no disk is stopped but the one on which the directory is, whoever mounted what meanwhile;
+//! - only the disk with the directory is stopped, even if mounts have changed meanwhile;
 //! - no disk is stopped that the kernel would not start by itself: a late request would fail, and its file system with
 //!   it;
 //! - no file system stays frozen.
@@ -20,10 +20,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where links lie that name disks by what they are.
+/// Directory of the links that name disks by their identity.
 pub const BY_ID: &str = "/dev/disk/by-id";
 
-/// A disk under commands, and a directory on it. See the head of this file.
+/// A disk under control, and a directory on it. See the header of this file.
 pub struct MountedDisk {
     pub(super) power: Arc<PoweredDisk>,
     directory: PathBuf,
@@ -31,7 +31,7 @@ pub struct MountedDisk {
     quiesce: fn(&Path) -> io::Result<()>,
 }
 
-/// Why a mounted disk cannot be put to sleep, or was not started.
+/// The reason why a mounted disk cannot be put to sleep, or was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum MountedError {
     /// The directory is somewhere else.
@@ -42,12 +42,12 @@ pub enum MountedError {
     Elsewhere {
         /// The directory.
         directory: PathBuf,
-        /// The disk that it belongs on.
+        /// The disk that it should be on.
         disk: PathBuf,
-        /// What it is on.
+        /// The device that it is on.
         found: String,
     },
-    /// Its name may be another disk's tomorrow.
+    /// Its name may belong to another disk tomorrow.
     #[error("{} may be another disk after the next start; name its link in {BY_ID}", .0.display())]
     Unstable(PathBuf),
     /// The disk has other partitions.
@@ -55,10 +55,10 @@ pub enum MountedError {
     Shared {
         /// The disk.
         disk: PathBuf,
-        /// The partition on which the directory is.
+        /// The partition with the directory.
         partition: String,
     },
-    /// The kernel does not start it upon requests.
+    /// The kernel does not start it on requests.
     #[error(
         "{} stays awake: while it sleeps a late write would fail, and its file system with it, since the kernel would \
          not start it; write 1 to /sys/block/{name}/device/scsi_disk/*/allow_restart, by a udev rule", .disk.display()
@@ -77,18 +77,18 @@ pub enum MountedError {
         /// The system's error.
         source: io::Error,
     },
-    /// The disk itself.
+    /// An error of the disk itself.
     #[error(transparent)]
     Drive(#[from] DriveError),
 }
 
 impl MountedDisk {
-    /// The disk on which `directory` is.
+    /// The disk that `directory` is on.
     pub fn new(disk: DiskHandle, directory: impl Into<PathBuf>) -> Self {
         Self::within(PoweredDisk::new(disk), directory.into(), Tree::below("/"), freeze::quiesce)
     }
 
-    /// The same in `tree`, with another way to quiesce file systems.
+    /// The same in `tree`, with a different way to quiesce file systems.
     pub(super) fn within(
         power: PoweredDisk,
         directory: PathBuf,
@@ -104,8 +104,8 @@ impl MountedDisk {
         if disk.starts_with(BY_ID) { Ok(disk) } else { Err(MountedError::Unstable(disk)) }
     }
 
-    /// Whether the disk can be put to sleep: the directory is on it and on no other, and the kernel would start it if
-    /// it had to. Reads the directory's inode, so the disk should be awake. Blocks.
+    /// Checks that the disk can be put to sleep: the directory is on it and on no other, and the kernel would start it
+    /// if necessary. Reads the directory's inode, so the disk should be awake. Blocks.
     ///
     /// # Errors
     /// [`MountedError`].
@@ -135,11 +135,11 @@ impl MountedDisk {
         Ok(())
     }
 
-    /// Has it awake before anything is read: starts it if it says that it stands still, and undoes a freeze that a
-    /// process left behind which was killed. True if it was started. Blocks.
+    /// Makes sure that it is awake before anything is read: starts it if it reports standby, and undoes a freeze that a
+    /// killed process left. True if it was started. Blocks.
     ///
     /// # Errors
-    /// [`MountedError`]; its directory is not to be looked at if it did not start.
+    /// [`MountedError`]; its directory must not be read if it did not start.
     pub fn ready(&self) -> Result<bool, MountedError> {
         self.disk()?;
         let stands_still = self.power.ask() == Some(true);
@@ -155,16 +155,16 @@ impl MountedDisk {
     /// Starts it, and returns when it is at speed. Blocks.
     ///
     /// # Errors
-    /// [`MountedError`]: also if another disk has come in its place, whose file system this one's is not.
+    /// [`MountedError`]: also if another disk has taken its place, with a different file system.
     pub fn start(&self) -> Result<(), MountedError> {
         self.power.start()?;
         self.check()
     }
 
-    /// Quiesces its file system and stops it; returns when it stands still. Blocks.
+    /// Quiesces its file system and stops it; returns when it has stopped. Blocks.
     ///
     /// # Errors
-    /// [`MountedError`]; it was sent no stop unless the disk itself is at fault.
+    /// [`MountedError`]; no stop was sent to it unless the disk itself is at fault.
     pub fn stop(&self) -> Result<(), MountedError> {
         self.power.stop(|| {
             self.check()?;

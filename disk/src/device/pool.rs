@@ -9,17 +9,17 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Those drives of a pool that are whole disks.
+/// The drives of a pool that are whole disks.
 pub struct PoolDisks {
     disks: BTreeMap<PoolDriveId, Arc<MountedDisk>>,
     watched: Watched<PoolDriveId>,
     unread: Mutex<VecDeque<PoolDriveId>>,
-    /// Why the last command to a disk failed.
+    /// The errors of the last commands to disks.
     failures: Mutex<BTreeMap<PoolDriveId, String>>,
 }
 
 impl PoolDisks {
-    /// These disks.
+    /// A pool with these disks.
     pub fn new(disks: impl IntoIterator<Item = (PoolDriveId, MountedDisk)>) -> Self {
         let disks: BTreeMap<_, _> = disks.into_iter().map(|(drive, disk)| (drive, Arc::new(disk))).collect();
         let watched = disks.iter().map(|(drive, disk)| (*drive, Arc::clone(&disk.power))).collect();
@@ -31,12 +31,12 @@ impl PoolDisks {
         self.disks.is_empty()
     }
 
-    /// The disk that `drive` is, if it is one.
+    /// The disk of `drive`, if it is one.
     pub fn get(&self, drive: PoolDriveId) -> Option<&MountedDisk> {
         self.disks.get(&drive).map(|disk| &**disk)
     }
 
-    /// Starts the platters of `drive`; returns when they turn at speed.
+    /// Starts the platters of `drive`; returns when they are at speed.
     ///
     /// # Errors
     /// [`MountedError`].
@@ -44,7 +44,7 @@ impl PoolDisks {
         self.run(drive, MountedDisk::start).await
     }
 
-    /// Stops the platters of `drive`; returns when they stand still.
+    /// Stops the platters of `drive`; returns when they have stopped.
     ///
     /// # Errors
     /// [`MountedError`].
@@ -52,7 +52,7 @@ impl PoolDisks {
         self.run(drive, MountedDisk::stop).await
     }
 
-    /// The next disk that was stopped and is found spinning: somebody else started it. Each goes to one listener.
+    /// The next disk that was stopped and is found spinning: something else started it. Each goes to one listener.
     pub async fn found_spinning(&self) -> PoolDriveId {
         loop {
             if let Some(drive) = self.unread.lock().pop_front() {
@@ -64,17 +64,17 @@ impl PoolDisks {
         }
     }
 
-    /// Why the last command to `drive` failed; `None` if it did not.
+    /// The error of the last command to `drive`; `None` if it succeeded.
     pub fn failure(&self, drive: PoolDriveId) -> Option<String> {
         self.failures.lock().get(&drive).cloned()
     }
 
-    /// How often disks were found awake that another program had started.
+    /// Number of times that disks were found awake because another program had started them.
     pub fn woken_by_others(&self) -> u64 {
         self.watched.woken_by_others()
     }
 
-    /// How often disks were found awake that nobody had started.
+    /// Number of times that disks were found awake that no program had started.
     pub fn woke_themselves(&self) -> u64 {
         self.watched.woke_themselves()
     }

@@ -1,4 +1,4 @@
-//! A disk whose platters are started and stopped from here, and what is known of its sleep. Calls block.
+//! A disk whose platters are started and stopped from here, and the knowledge about its sleep. Calls block.
 
 use super::handle::DiskHandle;
 use super::sleep::Sleep;
@@ -10,16 +10,16 @@ use parking_lot::Mutex;
 use std::path::Path;
 use std::time::Duration;
 
-/// Between two questions whether a disk has got to speed, or stands still.
+/// Pause between two queries whether a disk is at speed, or has stopped.
 const POLL: Duration = Duration::from_millis(200);
-/// The longest that is waited for either. Whoever commands the drive has deadlines of their own.
+/// Maximum wait for either. The drive's caller has separate deadlines.
 const SPIN_MAX: Duration = Duration::from_mins(2);
 
-/// A disk under commands.
+/// A disk under control.
 pub(super) struct PoweredDisk {
     pub(super) disk: DiskHandle,
     pub(super) sleep: Mutex<Sleep>,
-    /// Waits between two questions.
+    /// Waits between two queries.
     pub(super) pause: fn(Duration),
     /// Held while it is started or stopped, or asked for its health, which could start it again.
     commanded: Mutex<()>,
@@ -43,7 +43,7 @@ impl PoweredDisk {
         }
     }
 
-    /// Waits for a disk whose power a command controls until the kernel has found it.
+    /// Waits until the kernel has found a disk whose power a command controls.
     fn await_disk(&self) -> Result<(), DriveError> {
         let mut waited = Duration::ZERO;
         while self.disk.is_commanded() && self.disk.name().is_err() {
@@ -56,7 +56,7 @@ impl PoweredDisk {
         Ok(())
     }
 
-    /// Runs `quiesce`, after which nothing here writes to it, and stops it; returns when it says that it stands still.
+    /// Runs `quiesce`, after which nothing here writes to it, and stops it; returns when it reports standby.
     pub(super) fn stop<E: From<DriveError>>(&self, quiesce: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let _commanded = self.commanded.lock();
         quiesce()?;
@@ -72,7 +72,7 @@ impl PoweredDisk {
         }
     }
 
-    /// The error for one of power control: a disk may have gone in the middle of a start.
+    /// The drive error for an error of power control: a disk may have gone in the middle of a start.
     fn power_error(&self, error: PowerError) -> DriveError {
         match error {
             PowerError::Transport(TransportError::Gone) => DriveError::Gone(self.disk.id()),
@@ -80,18 +80,18 @@ impl PoweredDisk {
         }
     }
 
-    /// Another disk is in its place: the one to which the link `id` leads.
+    /// Notes that another disk is in its place: the one that the link `id` refers to.
     pub(super) fn becomes(&self, id: &Path) {
         self.disk.lead_to(id);
         {
             let mut sleep = self.sleep.lock();
-            // What the disk before it answers counts no more.
+            // Answers of the previous disk no longer count.
             *sleep = Sleep { starts: sleep.starts + 1, ..Sleep::default() };
         }
         self.ask();
     }
 
-    /// What it says of its own health, if its platters turn.
+    /// Its health report, if its platters turn.
     pub(super) fn health(&self) -> Result<Option<Smart>, DriveError> {
         let _commanded = self.commanded.lock();
         self.disk.health()

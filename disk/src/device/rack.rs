@@ -1,7 +1,7 @@
-//! The hardware of a rack some of whose drives are devices.
+//! The hardware of a rack in which some drives are devices.
 //!
-//! Its devices are watched ([`super::watched`]). Directories among the drives come and go without being noticed until
-//! they are mounted.
+//! Its devices are watched ([`super::watched`]). Directories among the drives appear and disappear unnoticed until they
+//! are mounted.
 
 use super::DeviceDrive;
 use super::powered::PoweredDisk;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The drives of a rack, some of which are devices.
+/// The drives of a rack, with devices among them.
 pub struct DeviceRack {
     drives: Vec<Arc<dyn Drive>>,
     devices: Vec<(DriveId, Arc<DeviceState>)>,
@@ -26,11 +26,11 @@ pub struct DeviceRack {
     unread: Mutex<VecDeque<DriveEvent>>,
 }
 
-/// A drive of such a rack.
+/// A drive of a rack with devices.
 pub enum RackDrive {
     /// A whole disk.
     Device(DeviceDrive),
-    /// Anything else, without power control.
+    /// Any other drive, without power control.
     Other(Arc<dyn Drive>),
 }
 
@@ -80,7 +80,7 @@ impl Hardware for DeviceRack {
     }
 
     async fn spinning(&self) -> Vec<DriveId> {
-        // Of one that does not answer nobody knows whether it spins.
+        // A disk that does not answer counts as spinning.
         let states = self.watched.each(PoweredDisk::ask, Some(false)).await;
         for (drive, _) in states.iter().filter(|(_, asleep)| asleep.is_none()) {
             self.watched.note(*drive, Seen::Gone);
@@ -89,7 +89,7 @@ impl Hardware for DeviceRack {
         let mut spinning: Vec<DriveId> =
             states.iter().filter(|(_, asleep)| *asleep == Some(false)).map(|(drive, _)| *drive).collect();
         let asleep = |drive: &DriveId| states.iter().any(|state| state == &(*drive, Some(true)));
-        // One after the other: an unmount may start a disk, and nobody has booked that.
+        // One after the other: an unmount may start a disk, and no power was reserved for that.
         for (drive, state) in self.devices.iter().filter(|(drive, _)| asleep(drive)) {
             let state = Arc::clone(state);
             let settling = tokio::time::timeout(ANSWER_MAX, tokio::task::spawn_blocking(move || state.settle()));

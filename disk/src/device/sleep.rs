@@ -1,30 +1,30 @@
-//! What is known of a disk while it is supposed to sleep.
+//! The knowledge about a disk while it should sleep.
 
 use crate::counters::IoCounters;
 
-/// What is known of a disk while it sleeps.
+/// The knowledge about a disk while it sleeps.
 #[derive(Default)]
 pub(super) struct Sleep {
-    /// The kernel's counters when it was last seen asleep, and the commands sent from here until then; `None` while it
-    /// is not supposed to sleep.
+    /// The kernel's counters when it was last seen asleep, and the number of commands sent from here until then; `None`
+    /// while it should not sleep.
     pub(super) asleep: Option<(IoCounters, u64)>,
-    /// How often it was started from here, mounted, or another disk took its place.
+    /// Number of times that it was started from here or mounted, or that another disk took its place.
     pub(super) starts: u64,
-    /// It was last seen standing still, and nobody here has started it since. Unlike its counters, that is known of one
-    /// whose power was taken away.
+    /// True if it was last seen stopped, and was not started from here since. Unlike its counters, this is also known
+    /// for a disk whose power was cut.
     pub(super) stands_still: bool,
-    /// It was not there when it was last looked for.
+    /// True if it was not present at the last look.
     pub(super) gone: bool,
 }
 
 impl Sleep {
-    /// It was just seen asleep, with these counters.
+    /// Notes that it was just seen asleep, with these counters.
     pub fn begins(&mut self, counters: Option<(IoCounters, u64)>) {
         self.asleep = counters;
         self.stands_still = true;
     }
 
-    /// It is about to be started.
+    /// Notes that it is about to be started.
     pub fn ends(&mut self) {
         self.asleep = None;
         self.starts += 1;

@@ -13,14 +13,14 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The directory of the file system's root in which everything of Larder's lies.
+/// The directory in the file system's root with everything of Larder.
 const DIRECTORY: &str = "larder";
 /// The directory of a drive's files, while it is mounted at `mount_point`.
 pub fn directory_in(mount_point: &Path) -> PathBuf {
     mount_point.join(DIRECTORY)
 }
 
-/// A disk, and where it is mounted.
+/// A disk and its mount point.
 pub(super) struct DeviceState {
     pub(super) power: Arc<PoweredDisk>,
     mount_point: PathBuf,
@@ -43,7 +43,7 @@ impl DeviceState {
         label::volume_name(self.expected.rack)
     }
 
-    /// Makes its file system. All that was on the disk is gone.
+    /// Creates its file system. All former content of the disk is gone.
     pub(super) fn make_file_system(&self) -> Result<(), DriveError> {
         let name = self.power.disk.name()?;
         mkfs::make_file_system(&self.power.disk.node(&name), &self.volume())
@@ -62,7 +62,7 @@ impl DeviceState {
                 error @ (DriveError::Label(LabelError::ForeignRack { .. } | LabelError::ForeignDrive { .. })
                 | DriveError::Owner(_)),
             ) => Err(error),
-            // A label that was not found may be seen once the journal was replayed: it is read again then.
+            // A missing label may appear once the journal was replayed; it is read again then.
             _ => mount::mount(&node, &self.mount_point, system),
         }
     }
@@ -73,24 +73,24 @@ impl DeviceState {
         self.claim.as_ref().map_or(Ok(()), |claim| claim.check(&self.directory()))
     }
 
-    /// Mounts a file system of this rack's that may have no label yet.
+    /// Mounts a file system of this rack that may have no label yet.
     pub(super) fn mount_new(&self) -> Result<(), DriveError> {
         let (node, system) = self.ready_to_mount()?;
         mount::mount(&node, &self.mount_point, system)
     }
 
-    /// Its device node and the kind of its file system. Nothing is mounted in its place any more.
+    /// Its device node and the kind of its file system. Unmounts anything that is mounted in its place.
     fn ready_to_mount(&self) -> Result<(PathBuf, &'static str), DriveError> {
         self.power.sleep.lock().ends();
-        // What a server that was killed left mounted, on whatever disk it was.
+        // A killed server may have left any disk mounted here.
         mount::unmount(&self.mount_point)?;
         let name = self.power.disk.name()?;
         let system = self.power.disk.file_system(&name, &self.volume())?;
         Ok((self.power.disk.node(&name), system))
     }
 
-    /// Unmounts and stops a disk that sleeps and is mounted all the same, as one that something else stopped after a
-    /// crash: a late write of its file system would start it at any moment. False if it may spin in the end.
+    /// Unmounts and stops a disk that sleeps while mounted, for example one that was stopped otherwise after a crash: a
+    /// late write of its file system could start it at any moment. False if it may spin afterwards.
     pub(super) fn settle(&self) -> bool {
         if !mount::is_mounted(&self.mount_point) {
             return true;
@@ -117,8 +117,8 @@ impl DeviceState {
         self.power.stop(|| self.unmount())
     }
 
-    /// Writes the label of a new drive, whose file system is mounted. What Larder makes on it is `owner`'s, a user and
-    /// a group, if that is not whoever runs this.
+    /// Writes the label of a new drive, whose file system is mounted. `owner`, a user and a group, owns Larder's files
+    /// on it if given, otherwise the present user.
     pub(super) fn label(&self, label: &DriveLabel, owner: Option<(u32, u32)>) -> Result<(), DriveError> {
         self.make_directory()?;
         label::write_directories(&[(self.directory(), label.clone())])?;
@@ -128,7 +128,7 @@ impl DeviceState {
         self.sync_root()
     }
 
-    /// Makes the directory, and the label in it if there is one, the user's and the group's.
+    /// Gives the directory, and the label in it if it exists, to the user and the group.
     pub(super) fn give_to(&self, (user, group): (u32, u32)) -> Result<(), DriveError> {
         let directory = self.directory();
         let label = directory.join(label::file_name().as_str());
@@ -141,14 +141,14 @@ impl DeviceState {
         })
     }
 
-    /// Makes the directory of its files, unless it is there.
+    /// Creates the directory of its files unless it exists.
     pub(super) fn make_directory(&self) -> Result<(), DriveError> {
         let directory = self.directory();
         let made = private::make_directory(&directory);
         made.map_err(|source| DriveError::Io { context: format!("making {}", directory.display()), source })
     }
 
-    /// The directory's name is durable then.
+    /// Makes the directory's name durable.
     pub(super) fn sync_root(&self) -> Result<(), DriveError> {
         let synced = fs::File::open(&self.mount_point).and_then(|root| root.sync_all());
         synced.map_err(|source| DriveError::Io { context: format!("syncing {}", self.mount_point.display()), source })

@@ -60,7 +60,7 @@ impl Machine {
         self.folder.path().join(path)
     }
 
-    /// Plugs in a disk that the kernel calls `name`. Counters begin anew; what lies on it stays.
+    /// Plugs in a disk that the kernel calls `name`. Counters restart; its content stays.
     fn plug(&self, name: &str, kind: (&str, &str), replay: Replay) -> Arc<Replay> {
         let block = self.path(&format!("sys/devices/{}/block/{name}", kind.0));
         fs::create_dir_all(&block).unwrap();
@@ -88,7 +88,7 @@ impl Machine {
         self.disks.lock().remove(&fs::canonicalize(self.path(&format!("dev/{name}"))).unwrap());
     }
 
-    /// Somebody reads from it so often, since the kernel found it.
+    /// Sets the number of reads by another program since the kernel found it.
     fn reads(&self, name: &str, reads: u64) {
         let stat = format!("{reads} 0 {} 0 0 0 0 0 0 0 0\n", 8 * reads);
         fs::write(self.path(&format!("sys/block/{name}/stat")), stat).unwrap();
@@ -149,12 +149,12 @@ fn check(key: u8, asc: u8, ascq: u8) -> Recorded {
     Ok(Reply::check_fixed(key, asc, ascq))
 }
 
-/// What REQUEST SENSE answers in its data.
+/// The data of an answer to REQUEST SENSE.
 fn state(key: u8, asc: u8, ascq: u8) -> Recorded {
     Ok(Reply::good(&Reply::check_fixed(key, asc, ascq).sense))
 }
 
-/// What libata answers to a pass-through with CK_COND, with this count.
+/// libata's answer to a pass-through with CK_COND, with this count.
 fn registers(count: u8) -> Recorded {
     Ok(Reply::check(&[0x72, 1, 0, 0x1d, 0, 0, 0, 14, 9, 12, 0, 0, 0, count, 0, 0, 0, 0, 0, 0, 0x40, 0x50]))
 }
@@ -211,7 +211,7 @@ async fn a_start_that_never_ends_is_given_up() {
         let error = machine.drive(name).spin_up().await.unwrap_err();
         assert!(matches!(error, DriveError::NoAnswer(after) if after == Duration::from_mins(2)), "{error}");
     }
-    // One that refuses says so at once: it needs an enclosure that lets it, or is defective.
+    // A disk that refuses reports it at once: it needs an enclosure that lets it start, or is defective.
     let disk = machine.plug("sdc", SAS, Replay::default().with(Command::start(), [check(4, 0x3e, 1)]));
     let refused = PowerError::Refused { key: 4, asc: 0x3e, ascq: 1 };
     let error = machine.drive("sdc").spin_up().await.unwrap_err();
@@ -276,14 +276,14 @@ async fn a_disk_that_ignores_a_stop_counts_as_spinning() {
     assert_eq!(rack.spinning().await, [0, 1, 2].map(DriveId));
     let started = drives[1].spin_up().await.unwrap_err();
     assert!(matches!(started, DriveError::Power(PowerError::NoAtaStatus)), "{started}");
-    // Nobody supposes that they sleep, so that nothing which happens to them is news.
+    // They are not supposed to sleep, so nothing that happens to them is news.
     for name in ["sda", "sdb", "sdc"] {
         machine.reads(name, 5);
     }
     assert_eq!(news(&rack).await, None);
 }
 
-/// What happens within a minute. It ends between two looks: one that nobody waits for takes its news along.
+/// The news within a minute. It ends between two looks: a look that is not awaited loses its news.
 async fn news(rack: &DeviceRack) -> Option<(u32, DriveEventKind)> {
     let event = tokio::time::timeout(Duration::from_secs(59), rack.news()).await;
     event.ok().map(|event| (event.drive.0, event.news))
@@ -300,12 +300,12 @@ async fn a_sleeping_disk_is_left_alone_until_somebody_touches_it() {
     let asked = disk.asked().len();
     assert_eq!(news(&rack).await, None);
     assert_eq!(disk.asked().len(), asked, "no command was sent to it");
-    // Somebody asks it something, which does not wake it: it is asked as well, once, and nothing is reported.
+    // Another program queries it, which does not wake it: it is queried once from here, and nothing is reported.
     let count = machine.path("sys/block/sda/device/iorequest_cnt");
     fs::write(&count, "0x40\n").unwrap();
     assert_eq!(news(&rack).await, None);
     assert_eq!((disk.asked().len(), rack.woken_by_others()), (asked + 1, 0));
-    // Somebody reads it.
+    // Another program reads it.
     machine.reads("sda", 2);
     assert_eq!(news(&rack).await, Some((0, DriveEventKind::Spins)));
     assert_eq!(rack.woken_by_others(), 1);
@@ -351,7 +351,7 @@ async fn a_disk_that_is_started_from_here_is_not_woken_by_others() {
     assert_eq!(rack.woken_by_others(), 0);
 }
 
-/// The answer of a disk that is asked because somebody touched it comes when it was started from here already.
+/// The answer of a disk that is queried because it was touched arrives after it was started from here.
 #[tokio::test(start_paused = true)]
 async fn a_start_in_the_middle_of_a_question_is_no_wake_by_others() {
     let machine = Machine::new();
@@ -395,7 +395,7 @@ async fn a_sleeping_disk_that_is_counted_anew_is_asked() {
     machine.plug("sda", SAS, sas([is(STANDBY)]));
     let rack = machine.rack(&["sda"]);
     rack.drives()[0].stop().await.unwrap();
-    // Another cable, between two looks: there all the time, as far as anybody saw.
+    // Another cable, between two looks: as far as the looks show, it was there all the time.
     for (state, kind) in [(STANDBY, None), (TURNING, Some((0, DriveEventKind::Spins)))] {
         machine.reads("sda", 50);
         assert_eq!(news(&rack).await, None, "it sleeps on");

@@ -1,32 +1,32 @@
-//! Who touches a disk that sleeps, and disks that come and go.
+//! Watches sleeping disks for accesses, and disks that come and go.
 
 use super::powered::PoweredDisk;
 use crate::DriveError;
 use crate::counters::{IoCounters, Touch};
 use crate::power::PowerMode;
 
-/// Something that nobody here caused.
+/// An event that was not caused from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Gone,
-    /// It is back, and says that it sleeps, or does not.
+    /// It is back; `asleep` is its own report.
     Back {
         asleep: bool,
     },
-    /// It is awake, and nobody here woke it; what the counters show. [`Touch::None`]: nobody else did either, so that
-    /// it woke by itself.
+    /// It is awake without a wake from here; with its counted activity. [`Touch::None`]: no other program woke it
+    /// either, so it woke by itself.
     Woken(Touch),
 }
 
 impl PoweredDisk {
-    /// Asks the disk for its state, whatever is believed of it: whether it is asleep; `None` if it is not there.
+    /// Asks the disk for its state, regardless of earlier knowledge. True if it is asleep; `None` if it is gone.
     pub(super) fn ask(&self) -> Option<bool> {
         let starts = self.sleep.lock().starts;
         self.ask_since(starts).0
     }
 
-    /// The same, and whether it was started from here no more often than `starts` times: else the answer may be from
-    /// before the last start, and nothing is supposed because of it.
+    /// The same; the second value is true if it was started from here no more than `starts` times. Otherwise the answer
+    /// may predate the last start, and is not used.
     pub(super) fn ask_since(&self, starts: u64) -> (Option<bool>, bool) {
         let before = self.disk.counters();
         let unknown = |error: &dyn std::fmt::Display| {
@@ -49,14 +49,14 @@ impl PoweredDisk {
         let left_alone = sleep.starts == starts;
         if left_alone {
             sleep.stands_still = asleep == Some(true);
-            // The counters from before the question: what touched it meanwhile is not missed.
+            // The counters from before the query, so that accesses during it are not missed.
             sleep.asleep = before.filter(|_| asleep == Some(true));
         }
         (asleep, left_alone)
     }
 
-    /// Looks for the disk, and at the kernel's counters of it if it is supposed to sleep. Sends it a command only if it
-    /// was touched.
+    /// Looks for the disk, and at the kernel's counters of it if it should sleep. Sends it a command only if it was
+    /// touched.
     pub(super) fn look(&self) -> Option<Seen> {
         let there = self.disk.name().is_ok();
         if self.disk.is_commanded() && self.sleep.lock().stands_still {
@@ -77,22 +77,22 @@ impl PoweredDisk {
         }
     }
 
-    /// Asks the disk for its state if it is supposed to sleep, whether or not it was touched: it may have woken by
-    /// itself, which no counter shows. A command of the operator's is not run for that: what it does to find the state
-    /// out nobody here knows, and what it switches off does not come on by itself.
+    /// Asks the disk for its state if it should sleep, touched or not: it may have woken by itself, which no counter
+    /// shows. An operator's command is not run for that: how it finds the state is unknown here, and a disk that it
+    /// switches off does not start by itself.
     pub(super) fn check(&self) -> Option<Seen> {
         if self.disk.is_commanded() {
             return None;
         }
         let before = self.sleep.lock().asleep?;
         let (now, sent) = self.disk.counters()?;
-        // What was touched is seen by the next look.
+        // The next look reports accesses.
         let untouched = now.since(&before.0, sent - before.1) == Touch::None;
         (untouched && self.sleep.lock().asleep == Some(before) && !self.ask()?).then_some(Seen::Woken(Touch::None))
     }
 
-    /// The same for a disk that stands still by a command, which may have taken its power away: that it is gone is as
-    /// it should be, and if it appears, somebody gave it power.
+    /// The same for a disk that was stopped by a command, which may have cut its power: that it is gone is expected,
+    /// and if it appears, its power was switched on by something else.
     fn look_for_power(&self, there: bool) -> Option<Seen> {
         let counters = self.disk.counters();
         let before = {
@@ -134,7 +134,7 @@ impl PoweredDisk {
         if asleep? || !left_alone {
             return None;
         }
-        // Meanwhile what it was woken for is counted as well.
+        // Meanwhile the access that woke it is counted as well.
         let counted = self.disk.counters().map(|(now, sent)| now.since(&before.0, sent - before.1));
         Some(Seen::Woken(counted.filter(|counted| *counted != Touch::None).unwrap_or(touch)))
     }
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(state.ask(), None);
     }
 
-    /// A relay: `start` and `stop` write down what it is at, `state` reads it.
+    /// A relay: `start` and `stop` write its state to a file, and `state` reads it.
     fn relay(folder: &Path) -> PoweredDisk {
         let argv =
             ["/bin/sh", "-c", RELAY, "relay"].map(str::to_owned).into_iter().chain([folder.display().to_string()]);
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(state.ask(), Some(false), "the relay says nothing yet");
         state.stop(|| Ok::<_, DriveError>(())).unwrap();
         assert_eq!((state.ask(), state.look(), state.look()), (Some(true), None, None));
-        // Somebody else switched it on, and nothing shows that but the question.
+        // Something else switched it on, and only the query shows that.
         std::fs::write(folder.path().join("relay"), "active\n").unwrap();
         assert_eq!(state.ask(), Some(false));
         assert_eq!(state.look(), Some(Seen::Gone), "it has its power, and is not there");

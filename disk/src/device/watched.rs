@@ -1,8 +1,8 @@
 //! Disks that are watched while they sleep.
 //!
-//! Every [`WATCH_EVERY`] each is looked for, and the kernel's counters of those that sleep are read, which touches no
-//! disk. Every [`CHECK_EVERY`] those that sleep are asked for their power mode as well, which starts none: one may have
-//! woken by itself.
+//! Every [`WATCH_EVERY`] each disk is looked for, and the kernel's counters of the sleeping ones are read, which
+//! touches no disk. Every [`CHECK_EVERY`] the sleeping ones are also asked for their power mode, which starts none: one
+//! may have woken by itself.
 
 use super::powered::PoweredDisk;
 use super::watch::Seen;
@@ -17,22 +17,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Between two looks at the devices.
+/// Interval between two looks at the devices.
 pub const WATCH_EVERY: Duration = Duration::from_secs(2);
 
-/// Between two questions to the devices that sleep whether they still do.
+/// Interval between two power mode queries to the sleeping devices.
 pub const CHECK_EVERY: Duration = Duration::from_mins(10);
 
-/// So long a disk may take to say what it is at: longer than the kernel tries a command again.
+/// Maximum time for a disk's answer to a query: longer than the kernel retries a command.
 pub(super) const ANSWER_MAX: Duration = Duration::from_mins(2);
 
-/// Disks by what they are called here.
+/// Disks by their keys.
 pub(super) struct Watched<K> {
     disks: Vec<(K, Arc<PoweredDisk>)>,
     woken: AtomicU64,
     woke_themselves: AtomicU64,
     last_wakes: Mutex<BTreeMap<K, UnaskedWake>>,
-    /// When they were last asked whether they sleep.
+    /// Time of the last power mode queries.
     checked: Mutex<Instant>,
 }
 
@@ -42,8 +42,8 @@ impl<K: Copy + Ord + Display> Watched<K> {
         Self { disks, woken, woke_themselves, last_wakes: Mutex::default(), checked: Mutex::new(clock::monotonic()) }
     }
 
-    /// Does `work` with each disk, all at once, on threads that may block: one that hangs is waited for no longer than
-    /// [`ANSWER_MAX`], and `silence` stands for what it would have said.
+    /// Runs `work` with each disk, all at once, on threads that may block. A hanging disk is waited for at most
+    /// [`ANSWER_MAX`], and `silence` is used as its answer.
     pub(super) async fn each<T: Send + Clone + 'static>(&self, work: fn(&PoweredDisk) -> T, silence: T) -> Vec<(K, T)> {
         let one = |(drive, disk): &(K, Arc<PoweredDisk>)| {
             let (drive, disk, silence) = (*drive, Arc::clone(disk), silence.clone());
@@ -59,7 +59,7 @@ impl<K: Copy + Ord + Display> Watched<K> {
         futures::future::join_all(self.disks.iter().map(one)).await
     }
 
-    /// Waits until the next look is due, and looks. What it sees of wakes is counted.
+    /// Waits until the next look is due, and looks. Counts the wakes that it sees.
     pub(super) async fn look(&self) -> Vec<(K, Seen)> {
         tokio::time::sleep(WATCH_EVERY).await;
         let mut seen = self.each(PoweredDisk::look, None).await;
@@ -74,7 +74,7 @@ impl<K: Copy + Ord + Display> Watched<K> {
         seen
     }
 
-    /// What was seen, for people.
+    /// Logs an observation.
     pub(super) fn note(&self, drive: K, seen: Seen) {
         match seen {
             Seen::Gone => tracing::error!(%drive, "a disk is gone; see to its cable, its slot and its power"),
@@ -86,7 +86,7 @@ impl<K: Copy + Ord + Display> Watched<K> {
         }
     }
 
-    /// Nobody here woke `drive`.
+    /// Counts a wake of `drive` that was not caused from here.
     fn note_woken(&self, drive: K, touch: Touch) {
         let (by_itself, cause) = (touch == Touch::None, what(touch));
         let counter = if by_itself { &self.woke_themselves } else { &self.woken };
@@ -106,17 +106,17 @@ impl<K: Copy + Ord + Display> Watched<K> {
         }
     }
 
-    /// How often disks were found awake that another program had started.
+    /// Number of times that disks were found awake because another program had started them.
     pub(super) fn woken_by_others(&self) -> u64 {
         self.woken.load(Ordering::Relaxed)
     }
 
-    /// How often disks were found awake that nobody had started.
+    /// Number of times that disks were found awake that no program had started.
     pub(super) fn woke_themselves(&self) -> u64 {
         self.woke_themselves.load(Ordering::Relaxed)
     }
 
-    /// Of each disk that was found awake and that nobody here had started, the last time.
+    /// The last wake of each disk that was found awake without a start from here.
     pub(super) fn last_wakes(&self) -> BTreeMap<K, UnaskedWake> {
         self.last_wakes.lock().clone()
     }

@@ -1,13 +1,14 @@
 //! Files that stay open, for all drives of a server together.
 //!
-//! A process may hold only so many files open, and a rack has far more drives than are awake at once. So drives share
-//! one cache: it holds the files that were used last, of any drive, and closes the one that was unused the longest.
+//! A process may have only a limited number of open files, and a rack has far more drives than are awake at once. So
+//! drives share one cache: it holds the most recently used files of all drives, and closes the one that was unused the
+//! longest.
 //!
-//! Each call that uses a file holds a *place* for as long as it runs. There are as many places as files may be open,
-//! so for a file that is to be opened there is always an unused one that can be closed.
+//! Each call that uses a file holds a *place* while it runs. There are as many places as files may be open, so for a
+//! file that must be opened there is always an unused one that can be closed.
 //!
 //! Invariants:
-//! - never more than `files_max` files are open, and never more calls than that run (each on a thread of its own);
+//! - never more than `files_max` files are open, and never more calls than that run (each on a separate thread);
 //! - the lock is never held while a file is opened or closed: a drive that does not answer blocks no other one.
 
 use crate::FileName;
@@ -19,18 +20,18 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
-/// Descriptors that one place may take at most: a file opened past the page cache and through it, and the directory
-/// that is being synced.
+/// Maximum number of descriptors per place: a file opened past the page cache and through it, and the directory that is
+/// being synced.
 pub const DESCRIPTORS_PER_FILE: u64 = 3;
 
-/// A cache of open files. See the head of this file. Clones share it.
+/// A cache of open files. See the header of this file. Clones share it.
 #[derive(Clone)]
 pub struct OpenFiles(Arc<FileCache>);
 
 struct FileCache {
     files_max: usize,
     places: Arc<Semaphore>,
-    /// Files that are open, or for which there is room.
+    /// Open files, including those with reserved room.
     open_count: AtomicUsize,
     /// Most recently used last.
     cached: Mutex<VecDeque<(DriveKey, Arc<OpenFile>)>>,
@@ -41,26 +42,26 @@ struct FileCache {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DriveKey(u64);
 
-/// The right to have a file open for the length of a call.
+/// The right to have a file open during a call.
 pub(super) struct CallPermit {
     _permit: OwnedSemaphorePermit,
 }
 
-/// How a call ended.
+/// The result of a call.
 pub(super) type CallResult<T> = Result<T, JoinError>;
 
 /// An open file. It is closed with its last user.
 pub(super) struct OpenFile {
     pub(super) name: FileName,
     pub(super) bytes: u64,
-    /// Past the page cache, where the file system can do that.
+    /// The handle past the page cache, if the file system supports it.
     pub(super) direct: Option<File>,
-    /// Through the page cache; opened when it is needed, if there is another.
+    /// The handle through the page cache; if there is another handle, it is opened on demand.
     pub(super) buffered: OnceLock<File>,
     counted: OpenCount,
 }
 
-/// An open file counts from before it is opened until it is closed.
+/// A count of an open file, from before it is opened until it is closed.
 pub(super) struct OpenCount(Arc<FileCache>);
 
 impl Drop for OpenCount {
@@ -77,7 +78,7 @@ impl OpenFile {
 }
 
 impl OpenFiles {
-    /// A cache of up to `files_max` open files, at least 1. More calls than that wait for one another.
+    /// A cache of up to `files_max` open files, at least 1. Further calls wait.
     pub fn new(files_max: usize) -> Self {
         assert!(files_max > 0, "the file in use stays open");
         Self(Arc::new(FileCache {
@@ -89,7 +90,7 @@ impl OpenFiles {
         }))
     }
 
-    /// How many files are open now.
+    /// The number of files that are open now.
     pub fn open_count(&self) -> usize {
         self.0.open_count.load(Ordering::Acquire)
     }
@@ -99,8 +100,8 @@ impl OpenFiles {
         DriveKey(self.0.drives.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A place for a call, when there is one. Only running calls hold places: a caller waits in a task of its
-    /// own, so that one that is not polled just then (a stream that opens files ahead) blocks no others.
+    /// A place for a call, once there is one. Only running calls hold places: a caller waits in a separate task, so a
+    /// caller that is not polled at the moment (a stream that opens files ahead) blocks no others.
     pub(super) async fn place_for<T: Send + 'static>(
         &self,
         call: impl FnOnce(CallPermit) -> T + Send + 'static,
@@ -109,7 +110,7 @@ impl OpenFiles {
         if let Ok(permit) = Arc::clone(&places).try_acquire_owned() {
             return tokio::task::spawn_blocking(move || call(CallPermit { _permit: permit })).await;
         }
-        let mut waiting = JoinSet::new(); // whose task ends with it
+        let mut waiting = JoinSet::new(); // its task ends with it
         waiting.spawn(async move {
             let permit = places.acquire_owned().await.expect("places are given out as long as the cache is there");
             tokio::task::spawn_blocking(move || call(CallPermit { _permit: permit })).await
@@ -121,7 +122,7 @@ impl OpenFiles {
         self.0.cached.lock()
     }
 
-    /// The file `name` of `drive` if it is open, for a caller with a place.
+    /// The file `name` of `drive`, if it is open, for a caller with a place.
     pub(super) fn find(&self, drive: DriveKey, name: &FileName) -> Option<Arc<OpenFile>> {
         let mut cached = self.cached();
         let at = cached.iter().position(|(of, file)| *of == drive && file.name == *name)?;
@@ -136,12 +137,12 @@ impl OpenFiles {
         self.cached().iter().find(|(of, file)| *of == drive && file.name == *name).map(|(_, file)| file.bytes)
     }
 
-    /// Makes room for one more file, for a caller with a place; closes another one for it.
+    /// Makes room for one more file, for a caller with a place, by closing another one if necessary.
     pub(super) fn make_room(&self) -> OpenCount {
         let closing = {
             let mut cached = self.cached();
-            // Places are as many as files, and this caller uses none yet: if all files are open, one of them is not in
-            // use, or is being closed right now.
+            // There are as many places as files, and this caller uses none yet: if all files are open, one of them is
+            // not in use, or is being closed right now.
             let is_full = self.0.open_count.load(Ordering::Acquire) >= self.0.files_max;
             let unused = cached.iter().position(|(_, file)| Arc::strong_count(file) == 1).filter(|_| is_full);
             let closing = unused.and_then(|at| cached.remove(at));
@@ -157,7 +158,7 @@ impl OpenFiles {
         counted
     }
 
-    /// Caches `file`, unless its name is not (or no longer) its own: `is_current` is called while no file can be
+    /// Caches `file`, unless its name belongs to another file by now: `is_current` is called while no file can be
     /// [closed](Self::close). If two callers opened the same file, the first one's is cached.
     pub(super) fn insert(&self, drive: DriveKey, file: OpenFile, is_current: impl FnOnce() -> bool) -> Arc<OpenFile> {
         let mut cached = self.cached();

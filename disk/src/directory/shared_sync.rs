@@ -1,10 +1,10 @@
 //! One sync for all callers that wait for one.
 //!
-//! A sync makes durable what was done before it began. A caller that comes while one runs waits for the next,
-//! together with all others that come meanwhile; one of them then runs it for all. So a thousand callers cost two syncs
-//! and not a thousand.
+//! A sync makes durable what was done before it started. A caller that arrives while one runs waits for the next one,
+//! together with all others that arrive meanwhile; one of them then runs it for all. So a thousand callers cost two
+//! syncs and not a thousand.
 //!
-//! Invariant: a caller returns only after a sync that began after its call.
+//! Invariant: a caller returns only after a sync that started after its call.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
@@ -20,7 +20,7 @@ pub(super) struct SharedSync {
 struct Rounds {
     begun: u64,
     running: bool,
-    /// The last round that failed, with its error, for all that waited for it: the system may report it only once.
+    /// The last failed round, with its error, for all callers that waited for it: the system may report it only once.
     failed: Option<(u64, io::ErrorKind, String)>,
     #[cfg(test)]
     waiting: usize,
@@ -37,13 +37,13 @@ impl Rounds {
 }
 
 impl SharedSync {
-    /// Syncs that have begun.
+    /// The number of started syncs.
     #[cfg(test)]
     pub fn begun(&self) -> u64 {
         self.rounds.lock().begun
     }
 
-    /// Blocks until `sync`, or another's, has made durable what was done before this call.
+    /// Blocks until `sync`, or another caller's, has made durable everything that was done before this call.
     ///
     /// # Errors
     /// The error of the sync.
@@ -95,8 +95,8 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;
 
-    /// Lets `callers` wait for a first sync that ends when all of them do; the number of further syncs, and their
-    /// results.
+    /// Lets `callers` wait for a first sync that ends when all of them wait; returns the number of further syncs, and
+    /// their results.
     fn while_one_runs(callers: usize, then: impl Fn() -> io::Result<()> + Sync) -> (u64, Vec<io::Result<()>>) {
         let shared = SharedSync::default();
         let (began, syncs) = (AtomicU64::new(0), AtomicU64::new(0));

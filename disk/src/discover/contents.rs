@@ -1,4 +1,4 @@
-//! What lies on a disk: read from it if it is awake, otherwise what udev saw when it last looked.
+//! The contents of a disk: read from it if it is awake, otherwise udev's last findings.
 
 use super::signatures::{HEAD_BYTES, Role, Signature, TAIL_BYTES, signatures};
 use super::udev::Properties;
@@ -7,14 +7,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// What lies on a disk.
+/// The contents of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Nothing: its beginning and end are zero, and have no magic number.
     Nothing,
-    /// This, by reading it just now.
+    /// These signatures, read just now.
     Read(Vec<Signature>),
-    /// Not read; udev saw this when it last looked, which is nothing or out of date for what was written since.
+    /// Not read; these are udev's last findings, which are empty or outdated if the disk was written since.
     SeenByUdev(Vec<Signature>),
     /// It could not be read.
     Unreadable(String),
@@ -32,7 +32,7 @@ impl Contents {
         }
     }
 
-    /// What udev knows.
+    /// The contents according to udev.
     pub fn seen_by_udev(properties: &Properties) -> Self {
         let label = properties.get("ID_FS_LABEL").map(str::to_owned);
         let system = properties.get("ID_FS_TYPE").map(|name| {
@@ -52,7 +52,7 @@ impl Contents {
         Self::SeenByUdev(table.into_iter().chain(system).collect())
     }
 
-    /// All that is known to lie on it.
+    /// All known signatures on it.
     pub fn signatures(&self) -> &[Signature] {
         match self {
             Self::Read(found) | Self::SeenByUdev(found) => found,

@@ -1,4 +1,4 @@
-//! A disk of this machine, as a survey found it.
+//! A disk of this machine, as found by a survey.
 
 use super::contents::Contents;
 use super::enclosures::Slot;
@@ -12,7 +12,7 @@ use model::PowerUpInStandby;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Opens the way of commands to the disk at a path.
+/// Opens a transport for commands to the disk at a path.
 pub type Transports<'a> = dyn Fn(&Path) -> Result<Box<dyn ScsiTransport>, TransportError> + 'a;
 
 /// The transports of this machine.
@@ -23,19 +23,19 @@ pub fn system_transports(path: &Path) -> Result<Box<dyn ScsiTransport>, Transpor
 /// The bus between host and disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bus {
-    /// SATA or PATA, at a port of the host's.
+    /// SATA or PATA, at a port of the host.
     Ata,
     /// At a SAS port. The disk itself may be SATA.
     Sas,
-    /// Behind a USB bridge.
+    /// With a USB bridge in between.
     Usb,
-    /// A virtual machine's own.
+    /// A virtual machine's own bus.
     Virtio,
     /// NVMe.
     Nvme,
-    /// SCSI otherwise: iSCSI, Fibre Channel, virtual adapters.
+    /// Other SCSI: iSCSI, Fibre Channel, virtual adapters.
     Scsi,
-    /// Another one.
+    /// Another bus.
     Other,
 }
 
@@ -61,56 +61,56 @@ pub enum Protocol {
     Ata,
     /// SCSI.
     Scsi,
-    /// None: what nothing turns in, or nothing can be said to.
+    /// None: it has no platters, or takes no commands.
     None,
 }
 
 /// A disk of this machine.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// The kernel's name, such as `sda`, which may be another disk's after the next boot.
+    /// The kernel's name, for example `sda`, which may belong to another disk after the next boot.
     pub name: String,
     /// Its device node.
     pub path: PathBuf,
-    /// Its name below /dev/disk/by-id that says most about it, if udev made one.
+    /// Its most descriptive name below /dev/disk/by-id, if udev made one.
     pub by_id: Option<PathBuf>,
     /// Vendor and model.
     pub model: String,
     /// Its serial number.
     pub serial: Option<String>,
-    /// Its World Wide Name, as udev spells it: `0x5000c500a1b2c3d4`.
+    /// Its World Wide Name, in udev's notation: `0x5000c500a1b2c3d4`.
     pub wwn: Option<String>,
     /// Its size.
     pub size_bytes: u64,
     /// The bus between host and disk.
     pub bus: Bus,
-    /// The slot of an enclosure that it sits in.
+    /// Its slot in an enclosure.
     pub slot: Option<Slot>,
     /// True if it has platters, as far as the kernel knows.
     pub rotational: bool,
-    /// Its rotation rate, if it says one.
+    /// Its rotation rate, if it reports one.
     pub rotation_rpm: Option<u16>,
-    /// Whether platters stay still when it gets its power, if it says so.
+    /// Its power-up in standby (the platters wait for a start), if it reports that.
     pub power_up_in_standby: Option<PowerUpInStandby>,
-    /// True if the kernel starts it by itself upon I/O while it is stopped (`allow_restart`).
+    /// True if the kernel by itself starts the stopped disk for I/O (`allow_restart`).
     pub allow_restart: Option<bool>,
     /// The commands that control its power.
     pub protocol: Protocol,
-    /// What its platters do; `None` if it has no power mode.
+    /// Its power mode; `None` if it has none.
     pub mode: Option<PowerMode>,
     /// Its partitions.
     pub partitions: Vec<String>,
-    /// What lies on it.
+    /// Its contents.
     pub contents: Contents,
-    /// The kernel's counters when it was surveyed, before it was asked or read.
+    /// The kernel's counters at the survey, before the disk was asked or read.
     pub counters: Option<IoCounters>,
-    /// Why it cannot be used; usable if there is no reason.
+    /// The reasons why it cannot be used; usable if there is no reason.
     pub refusals: Vec<Refusal>,
 }
 
 impl Disk {
-    /// Everything that stands against it as a drive that stops and starts, but for what is `excused`, each with its
-    /// mend. `link` is the name by which the operator would excuse what lies on it.
+    /// All objections to it as a drive that stops and starts, except those that are `excused`, each with its remedy.
+    /// `link` is the name with which the operator would excuse its contents.
     pub fn objections(&self, link: &str, excused: Excused<'_>) -> Vec<String> {
         let said = |refusal: &Refusal| {
             let wipes = refusal.is_for_contents();
@@ -146,13 +146,13 @@ impl Disk {
         })
     }
 
-    /// The uses it is in, if it is in any.
+    /// The uses of the disk, if any.
     pub fn uses(&self) -> impl Iterator<Item = &Refusal> {
         self.refusals.iter().filter(|refusal| matches!(refusal, Refusal::InUse(_)))
     }
 }
 
-/// The reason why no disk is meant by a name.
+/// The reason why a name refers to no disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotADisk {
     /// It is a partition of this disk.
@@ -162,9 +162,9 @@ pub enum NotADisk {
         /// The disk.
         disk: String,
     },
-    /// There is no such disk.
+    /// No disk has this name.
     Unknown(String),
-    /// Several disks have that identity.
+    /// Several disks have this identity.
     Ambiguous(String, Vec<String>),
 }
 

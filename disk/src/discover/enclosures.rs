@@ -1,6 +1,6 @@
-//! Which slot of which enclosure a disk sits in, as SES enclosures report it to the kernel.
+//! The enclosure slots of disks, as SES enclosures report them to the kernel.
 //!
-//! The kernel links each slot to the disk in it below /sys/class/enclosure. Nothing is asked of disk or enclosure here.
+//! The kernel links each slot to its disk below /sys/class/enclosure. No disk or enclosure is asked here.
 
 use super::tree::Tree;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl Enclosures {
             let enclosure = tree.attribute(folder.join("id")).filter(|id| id != "0").unwrap_or(address);
             for name in tree.names(&folder) {
                 let component = folder.join(&name);
-                // The enclosure itself links to its own device as well, one level higher.
+                // The enclosure itself also links to its own device, one level higher.
                 if let Some(device) = tree.target(component.join("device")).filter(|_| name != "device") {
                     let slot = tree.attribute(component.join("slot")).unwrap_or(name);
                     slots.push((device, Slot { enclosure: enclosure.clone(), slot }));
@@ -40,7 +40,7 @@ impl Enclosures {
         Self { slots }
     }
 
-    /// The slot with `device`, which is where links lead from a disk's `device` below /sys.
+    /// The slot with `device`, the target of a disk's `device` link below /sys.
     pub fn of(&self, device: &Path) -> Option<Slot> {
         self.slots.iter().find(|(there, _)| there == device).map(|(_, slot)| slot.clone())
     }

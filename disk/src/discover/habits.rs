@@ -1,5 +1,5 @@
-//! What a disk, and the kernel with it, does about its power by itself. From what the kernel learned when it found the
-//! disk; the disk is not asked.
+//! The power habits of a disk and of the kernel with it, as the kernel learned them when it found the disk; the disk is
+//! not asked.
 
 use super::identity::Identity;
 use super::survey::allow_restart;
@@ -8,7 +8,7 @@ use super::udev::Properties;
 use model::PowerHabits;
 use std::path::Path;
 
-/// The levels of Advanced Power Management from which on a disk does not stop its platters by itself (ACS-3, 7.45.9).
+/// The level of Advanced Power Management from which on a disk does not stop its platters by itself (ACS-3, 7.45.9).
 pub const APM_LEVEL_STAYS: u8 = 128;
 
 /// The habits of the disk that the kernel calls `name`.

@@ -1,4 +1,4 @@
-//! Who a disk is, from what the kernel and udev learned when they found it. The disk is not asked.
+//! The identity of a disk, as the kernel and udev learned it when they found the disk. The disk is not asked.
 
 use super::disk::{Bus, Protocol};
 use super::tree::Tree;
@@ -6,7 +6,7 @@ use super::udev::Properties;
 use crate::scsi::{AtaIdentity, inquiry};
 use std::path::{Component, Path};
 
-/// What kernel and udev know of a disk.
+/// The knowledge of kernel and udev about a disk.
 pub struct Identity {
     pub model: String,
     pub serial: Option<String>,
@@ -25,7 +25,8 @@ impl Identity {
         let page = |name: &str| tree.bytes(device.join(name));
         let vendor = tree.attribute(device.join("vendor")).unwrap_or_default();
         let bus = bus(tree, block);
-        // Translators name the vendor `ATA`, but for bridges. Others may have the page as well, as `scsi_debug` has.
+        // Translators have the vendor `ATA`, but bridges do not. Others may also have the page, for example
+        // `scsi_debug`.
         let page_counts = vendor == "ATA" || bus == Bus::Usb;
         let page_of_ata = page("vpd_pg89").filter(|_| page_counts);
         let ata = page_of_ata.as_deref().and_then(inquiry::ata_identify).and_then(AtaIdentity::decode);
@@ -82,7 +83,7 @@ fn model(tree: &Tree, block: &Path, vendor: &str, ata: Option<&AtaIdentity>) -> 
         return ata.model.clone();
     }
     let model = tree.attribute(block.join("device/model")).unwrap_or_default();
-    // PCI's numbers, and the stand-in for a vendor, say nothing to people.
+    // PCI's numbers, and the stand-in for a vendor, mean nothing to people.
     let vendor = if vendor == "ATA" || vendor.starts_with("0x") { "" } else { vendor };
     format!("{vendor} {model}").trim().to_owned()
 }
@@ -95,7 +96,7 @@ fn serial(tree: &Tree, block: &Path, properties: &Properties, ata: Option<&AtaId
     of_ata.or_else(page).or_else(attribute).or_else(|| udev().map(str::to_owned))
 }
 
-/// The World Wide Name, as udev spells it. What is made up from vendor and serial number (`t10.`, `nvme.`) is none.
+/// The World Wide Name, in udev's notation. Names made up from vendor and serial number (`t10.`, `nvme.`) do not count.
 fn wwn(tree: &Tree, block: &Path, properties: &Properties, ata: Option<&AtaIdentity>) -> Option<String> {
     let spelled = |name: &str| match name.split_once('.') {
         Some(("naa", digits)) => Some(format!("0x{digits}")),

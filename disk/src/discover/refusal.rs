@@ -1,4 +1,4 @@
-//! The reasons why a disk cannot be used, each with its mend.
+//! The reasons why a disk cannot be used, each with its remedy.
 
 use super::usage::Usage;
 use crate::power::PowerError;
@@ -11,31 +11,31 @@ pub enum Refusal {
     NoMedium,
     /// It can only be read.
     ReadOnly,
-    /// Its zones must be written in order, which file systems on whole disks do not do.
+    /// Its zones must be written in order, which file systems on whole disks do not support.
     HostManagedZones,
     /// It is in use.
     InUse(Usage),
     /// It has partitions.
     Partitioned(Vec<String>),
-    /// Something lies on it.
+    /// It has other contents.
     Holds(String),
-    /// It is a drive that Larder made; the name of its volume, which says for which rack.
+    /// It is a drive that Larder made, with this volume name, which identifies the rack.
     LardersOwn(String),
-    /// It was not looked at, since it is not known to be awake.
+    /// Its contents were not read, since it is not known to be awake.
     NotRead(&'static str),
     /// It could not be read.
     Unreadable(String),
-    /// Nothing distinguishes it from other disks after the next boot.
+    /// It cannot be distinguished from other disks after the next boot.
     NoIdentity,
-    /// Others have the same identity.
+    /// Other disks have the same identity.
     SameIdentity(Vec<String>),
-    /// The bridge before it swallows or rejects power commands.
+    /// Its bridge swallows or rejects power commands.
     BridgeSwallowsCommands(PowerError),
-    /// Its power mode cannot be known.
+    /// Its power mode cannot be determined.
     PowerUnknown(PowerError),
 }
 
-/// What lies on a disk and is excused, since nobody needs it any more.
+/// The contents of a disk that are excused because they are no longer needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excused<'a> {
     /// Everything: the operator has named the disk.
@@ -45,7 +45,7 @@ pub struct Excused<'a> {
 }
 
 impl Refusal {
-    /// True if it is for what lies on the disk, which can be wiped.
+    /// True if it concerns the contents of the disk, which can be wiped.
     pub(super) fn is_for_contents(&self) -> bool {
         matches!(self, Self::LardersOwn(_) | Self::Holds(_))
     }

@@ -1,17 +1,17 @@
-//! What lies on a disk, by the magic numbers at its beginning and its end.
+//! The contents of a disk, recognised by the magic numbers at its beginning and its end.
 //!
-//! Pure: bytes in, names out. The places are those of each format's own documentation. A disk whose beginning and end
-//! are zero and that has no magic number anywhere holds nothing that is known; any other one without a magic number
-//! holds data of no known format, and is not taken for empty.
+//! Pure: bytes in, names out. The places are those of each format's documentation. A disk whose beginning and end are
+//! zero and that has no magic number holds nothing known; any other disk without a magic number holds data of an
+//! unknown format, and does not count as empty.
 
 use crate::label;
 
-/// The bytes of a disk's beginning that are looked at: up to the end of the first ZFS label.
+/// The number of bytes that are examined at the beginning of a disk: up to the end of the first ZFS label.
 pub const HEAD_BYTES: usize = 256 << 10;
-/// The bytes of its end: two ZFS labels, aligned, and all that others write there.
+/// The number of bytes at its end: two ZFS labels, aligned, and everything that other formats write there.
 pub const TAIL_BYTES: usize = 1 << 20;
 
-/// The part that something plays on a disk.
+/// The role of something on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// A partition table.
@@ -28,14 +28,14 @@ pub enum Role {
     Unrecognised,
 }
 
-/// Something that lies on a disk.
+/// Something that was found on a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// Its name, as blkid spells it where blkid knows it.
+    /// Its name, in blkid's notation if blkid knows it.
     pub name: String,
-    /// Its part.
+    /// Its role.
     pub role: Role,
-    /// The name that its maker gave it.
+    /// The name that its creator gave it.
     pub label: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl Signature {
         Self { name: name.to_owned(), role, label: None }
     }
 
-    /// Whether it is a file system that Larder made, of whatever rack.
+    /// True if it is a file system that Larder made, of any rack.
     pub fn is_larders(&self) -> bool {
         self.role == Role::FileSystem && self.label.as_deref().is_some_and(label::is_volume_name)
     }
@@ -93,8 +93,8 @@ const AT_TAIL: &[(&str, Role, usize, &[u8])] = &[
     ("gpt", Role::PartitionTable, 4096, b"EFI PART"),
 ];
 
-/// What lies on a disk of `size_bytes`, whose first bytes are `head` and whose last ones are `tail`. Each kind once,
-/// partition tables first.
+/// The signatures on a disk of `size_bytes` that begins with `head` and ends with `tail`. Each kind once, partition
+/// tables first.
 pub fn signatures(head: &[u8], tail: &[u8], size_bytes: u64) -> Vec<Signature> {
     let at = |bytes: &[u8], from: usize, magic: &[u8]| bytes.get(from..).is_some_and(|rest| rest.starts_with(magic));
     let mut found: Vec<Signature> = Vec::new();
@@ -156,7 +156,7 @@ fn md_at_end(tail: &[u8], size_bytes: u64) -> Option<Signature> {
     found.then(|| Signature::new("linux_raid_member", Role::Member))
 }
 
-/// A ZFS pool's member: an uberblock in the first label or in one of the two at the end, in either byte order.
+/// A member of a ZFS pool: an uberblock in the first label or in one of the two at the end, in either byte order.
 fn zfs(head: &[u8], tail: &[u8], size_bytes: u64) -> Option<Signature> {
     const LABEL_BYTES: usize = 256 << 10;
     const UBERBLOCKS: std::ops::Range<usize> = 128 << 10..256 << 10;
@@ -176,8 +176,8 @@ fn zfs(head: &[u8], tail: &[u8], size_bytes: u64) -> Option<Signature> {
     found.then(|| Signature::new("zfs_member", Role::Member))
 }
 
-/// A partition table of DOS: its mark, and four entries of which each is empty or sound, at least one not empty. Boot
-/// sectors of file systems have the mark as well.
+/// A DOS partition table: its mark, and four entries that are each empty or sound, at least one not empty. Boot sectors
+/// of file systems have the mark as well.
 fn dos(head: &[u8]) -> Option<Signature> {
     let table = head.get(446..512)?;
     let entries = || table[..64].chunks_exact(16);

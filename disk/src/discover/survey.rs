@@ -14,22 +14,21 @@ use crate::label::Device;
 use crate::power::{PowerControl, PowerError, PowerMode};
 use std::path::{Path, PathBuf};
 
-/// The kernel's size of a sector in /sys, whatever the disk's is.
+/// The kernel's sector size in /sys, for disks with any sector size.
 const SECTOR_BYTES: u64 = 512;
-/// SCSI types of devices that are disks: direct access, and the same with host-managed zones.
+/// SCSI device types of disks: direct access, and host-managed zoned.
 const DISK_TYPES: [u64; 2] = [0, 0x14];
 
-/// Gives the power control of a disk that does not control it itself.
+/// Returns the power control of a disk that does not control its own power.
 pub type Commanded<'a> = dyn Fn(&Path) -> Option<Box<dyn PowerControl>> + 'a;
 
-/// All disks of the machine whose files are in `tree`, by the kernel's names, with the commands of `transports`.
-/// Starts no disk, and reads none that may be asleep.
+/// All disks of the machine whose files are in `tree`, by kernel name, with commands through `transports`. Starts no
+/// disk, and reads none that may be asleep.
 pub fn survey(tree: &Tree, transports: &Transports) -> Vec<Disk> {
     survey_with(tree, transports, &|_| None)
 }
 
-/// The same, where `commanded` gives the power control of the disks that do not control it themselves, by their device
-/// nodes.
+/// The same. `commanded` returns the power control of disks that do not control their own power, by device node.
 pub fn survey_with(tree: &Tree, transports: &Transports, commanded: &Commanded) -> Vec<Disk> {
     let (mounts, enclosures) = (Mounts::read(tree), Enclosures::read(tree));
     let names = tree.names("sys/block").into_iter().filter(|name| is_disk(tree, name));
@@ -45,7 +44,7 @@ fn block_of(name: &str) -> PathBuf {
     Path::new("sys/block").join(name)
 }
 
-/// Whether the block device is a disk, rather than one that is made of others or of files, or an optical drive.
+/// True if the block device is a disk, and not one built on others or on files, or an optical drive.
 fn is_disk(tree: &Tree, name: &str) -> bool {
     let device = block_of(name).join("device");
     tree.exists(&device) && tree.number(device.join("type")).is_none_or(|kind| DISK_TYPES.contains(&kind))
@@ -94,7 +93,7 @@ fn describe(
     disk
 }
 
-/// What its platters do, if it takes commands that ask for that.
+/// Its power mode, if it takes commands that query it.
 fn mode(tree: &Tree, transports: &Transports, disk: &Disk) -> Option<PowerMode> {
     if disk.protocol == Protocol::None {
         return None;
@@ -117,8 +116,8 @@ fn partitions(tree: &Tree, block: &Path) -> Vec<String> {
     names.filter(|name| tree.exists(block.join(name).join("partition"))).collect()
 }
 
-/// The name below /dev/disk/by-id that says most about the disk at `path`: the model and serial number rather than a
-/// number alone.
+/// The most descriptive name below /dev/disk/by-id of the disk at `path`: the model and serial number in preference to
+/// a number alone.
 fn by_id(tree: &Tree, path: &Path) -> Option<PathBuf> {
     const ORDER: [&str; 6] = ["ata-", "scsi-S", "nvme-", "usb-", "virtio-", "wwn-"];
     let folder = Path::new("/dev/disk/by-id");
@@ -140,7 +139,7 @@ pub fn identity_of(tree: &Tree, name: &str) -> (Option<String>, Option<String>) 
     (identity.wwn, identity.serial)
 }
 
-/// All reasons against using `disk` but those that concern others as well.
+/// All reasons against using `disk`, except those that involve other disks.
 fn refusals(tree: &Tree, mounts: &Mounts, disk: &Disk) -> Vec<Refusal> {
     let block = block_of(&disk.name);
     let mut refusals = Vec::new();
@@ -167,7 +166,7 @@ fn refusals(tree: &Tree, mounts: &Mounts, disk: &Disk) -> Vec<Refusal> {
     refusals
 }
 
-/// What lies on it that is not said already.
+/// Contents that no other refusal covers.
 fn held(disk: &Disk) -> Vec<Refusal> {
     if let Contents::Unreadable(error) = &disk.contents {
         return vec![Refusal::Unreadable(error.clone())];
@@ -192,7 +191,7 @@ fn held(disk: &Disk) -> Vec<Refusal> {
     .collect()
 }
 
-/// What its power mode has against it.
+/// The objection of its power mode, if any.
 fn power(disk: &Disk) -> Option<Refusal> {
     match disk.mode.as_ref()? {
         PowerMode::Active => None,
@@ -204,7 +203,7 @@ fn power(disk: &Disk) -> Option<Refusal> {
     }
 }
 
-/// Refuses disks of one identity.
+/// Refuses disks with the same identity.
 fn refuse_twins(disks: &mut [Disk]) {
     let all: Vec<(String, Device)> = disks.iter().map(|disk| (disk.name.clone(), disk.identity())).collect();
     for disk in disks {

@@ -73,7 +73,7 @@ impl Machine {
         let device =
             format!("pci0000:00/host0/port-0:{number}/end_device-0:{number}/target0:0:{number}/0:0:{number}:0");
         let serial = [&[0, 0x80, 0, 8][..], b"SERIAL", format!("{number:02}").as_bytes()].concat();
-        // `scsi_debug` has such a page, and is no ATA disk.
+        // `scsi_debug` has this page, and is no ATA disk.
         let ata = [&[0, 0x89, 0x02, 0x38][..], &[0; 56], &crate::scsi::tests::identify(&[])].concat();
         let attributes: [(&str, &[u8]); 7] = [
             ("device/vpd_pg89", &ata),
@@ -164,7 +164,7 @@ fn a_sleeping_disk_is_neither_read_nor_sent_what_may_start_it() {
     assert_eq!((disk.mode.clone(), disk.contents.clone()), (Some(PowerMode::Standby), Contents::SeenByUdev(vec![])));
     assert_eq!(disk.refusals, [Refusal::NotRead("asleep")]);
     assert_eq!(machine.replays["sda"].asked(), [Command::request_sense()]);
-    // What udev saw while it was awake is known nonetheless.
+    // The findings of udev while it was awake are known nonetheless.
     machine.write(
         "run/udev/data/b8:0",
         b"S:disk/by-id/x\nE:ID_FS_TYPE=ext4\nE:ID_FS_USAGE=filesystem\nE:ID_FS_LABEL=old\n",

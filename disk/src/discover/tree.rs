@@ -1,12 +1,12 @@
-//! The files below /sys, /proc, /dev, /run and /etc, with a root of one's own choice, so that made-up machines can be
-//! looked at as this one is.
+//! The files below /sys, /proc, /dev, /run and /etc, with any root, so that made-up machines can be examined like this
+//! one.
 //!
-//! What is not there, or cannot be read, is absent: these files come and go with devices.
+//! A missing or unreadable file counts as absent: these files come and go with devices.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A tree of such files. Paths are given without the root.
+/// A tree of these files. Paths are given without the root.
 #[derive(Clone, Debug)]
 pub struct Tree {
     root: PathBuf,
@@ -19,7 +19,7 @@ impl Tree {
         Self { root: fs::canonicalize(&root).unwrap_or(root) }
     }
 
-    /// Where `path` (with or without `/` first) is for the operating system.
+    /// The path for the operating system of `path` (with or without a leading `/`).
     pub fn real(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
@@ -30,12 +30,12 @@ impl Tree {
         fs::read(self.real(path)).ok()
     }
 
-    /// The text of a file, as far as it is text.
+    /// The text of a file; bytes that are not text are replaced.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         self.bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The text of an attribute, without spaces around it; `None` if it is empty.
+    /// The text of an attribute, without surrounding spaces; `None` if it is empty.
     pub fn attribute(&self, path: impl AsRef<Path>) -> Option<String> {
         self.text(path).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
     }
@@ -45,12 +45,12 @@ impl Tree {
         self.attribute(path)?.parse().ok()
     }
 
-    /// An attribute that is 0 or not.
+    /// An attribute as a flag: false if it is 0.
     pub fn flag(&self, path: impl AsRef<Path>) -> Option<bool> {
         self.number(path).map(|number| number != 0)
     }
 
-    /// Whether there is something of that name, wherever links lead.
+    /// True if something has that name; follows links.
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.real(path).exists()
     }
@@ -63,14 +63,14 @@ impl Tree {
         names
     }
 
-    /// Where links lead from `path` in the end, without the root. Links must be relative, or lead below the root.
+    /// The final target of links from `path`, without the root. Links must be relative, or lead below the root.
     pub fn target(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let target = fs::canonicalize(self.real(path)).ok()?;
         target.strip_prefix(&self.root).ok().map(|path| Path::new("/").join(path))
     }
 }
 
-/// The device node of the block device `name`. What is a directory below /dev has a `!` in its name.
+/// The device node of the block device `name`. A directory separator below /dev is a `!` in the name.
 pub fn device_path(name: &str) -> PathBuf {
     Path::new("/dev").join(name.replace('!', "/"))
 }

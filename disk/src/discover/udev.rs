@@ -1,4 +1,4 @@
-//! What udev wrote down about a device when it last looked at it.
+//! udev's record of a device, from its last look at the device.
 
 use super::tree::Tree;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ impl Properties {
         Self(text.lines().filter_map(property).collect())
     }
 
-    /// One of them, unless it is empty.
+    /// The property `name`, unless it is empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }

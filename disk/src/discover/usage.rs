@@ -1,14 +1,14 @@
-//! Who uses a disk already: mounted file systems, swap space, and what the kernel has built on it.
+//! The present uses of a disk: mounted file systems, swap space, and devices that the kernel has built on it.
 
 use super::tree::{Tree, device_path};
 use std::path::Path;
 
-/// What is mounted, and where: once for the machine.
+/// All mounts and swap devices of the machine.
 #[derive(Debug, Default)]
 pub struct Mounts {
     /// Device numbers (`8:1`), source, and place.
     mounted: Vec<(String, String, String)>,
-    /// Devices that are swapped to.
+    /// Devices used as swap space.
     swaps: Vec<String>,
 }
 
@@ -17,12 +17,12 @@ pub struct Mounts {
 pub enum Usage {
     /// A file system is mounted.
     Mounted {
-        /// The disk or its partition, as the kernel calls it.
+        /// The kernel's name of the disk or its partition.
         device: String,
         /// The first place where it is mounted.
         at: String,
     },
-    /// It is swapped to.
+    /// It is used as swap space.
     Swap {
         /// The disk or its partition.
         device: String,
@@ -31,13 +31,13 @@ pub enum Usage {
     Holder {
         /// The disk or its partition.
         device: String,
-        /// The other device, with its own name behind the kernel's, if it has one.
+        /// The other device: the kernel's name, followed by the device's own name if it has one.
         holder: String,
     },
 }
 
 impl Mounts {
-    /// What is mounted for this process, and for the first one, whose mounts those of a container or a service lack.
+    /// The mounts of this process and of the first one, since a container or a service may lack the latter's.
     pub fn read(tree: &Tree) -> Self {
         let texts = ["proc/self/mountinfo", "proc/1/mountinfo"].into_iter().filter_map(|path| tree.text(path));
         let mounted = texts.flat_map(|text| text.lines().filter_map(mount).collect::<Vec<_>>()).collect();
@@ -51,7 +51,7 @@ impl Mounts {
         let device = || name.to_owned();
         let path = device_path(name);
         let numbers = tree.attribute(block.join("dev"));
-        // File systems of several devices have numbers of their own, and name one of them as their source.
+        // File systems on several devices have separate numbers, and name one of the devices as their source.
         let mounted = self.mounted.iter().find(|(number, source, _)| {
             numbers.as_ref() == Some(number) || tree.target(source).is_some_and(|source| source == path)
         });
@@ -77,7 +77,7 @@ fn mount(line: &str) -> Option<(String, String, String)> {
     Some((numbers.to_owned(), unescaped(source), unescaped(at)))
 }
 
-/// A path as the kernel writes it into a table, with spaces and backslashes as three octal digits.
+/// A path in the kernel's notation for tables, with spaces and backslashes as three octal digits.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

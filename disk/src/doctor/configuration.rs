@@ -8,7 +8,7 @@ const UDEV_FOLDERS: [&str; 4] = ["etc/udev/rules.d", "run/udev/rules.d", "usr/li
 const CRON_FOLDERS: [&str; 5] =
     ["etc/cron.d", "etc/cron.hourly", "etc/cron.daily", "etc/cron.weekly", "etc/cron.monthly"];
 
-/// What the files of `tree` have in them.
+/// The findings in the files of `tree`.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(udev(tree));
@@ -20,20 +20,20 @@ pub fn findings(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The lines of a file that are no comments, with their numbers.
+/// The lines of a file without comments, with their numbers.
 fn lines(tree: &Tree, path: &str) -> Vec<(usize, String)> {
     let text = tree.text(path).unwrap_or_default();
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.split('#').next().unwrap_or_default().trim()));
     lines.filter(|(_, line)| !line.is_empty()).map(|(number, line)| (number, line.to_owned())).collect()
 }
 
-/// Whether a rule of Larder's is installed.
+/// True if a udev rule of Larder is installed.
 pub fn has_udev_rule(tree: &Tree) -> bool {
     let names = UDEV_FOLDERS.into_iter().flat_map(|folder| tree.names(folder));
     names.into_iter().any(|name| name.ends_with("-larder.rules"))
 }
 
-/// Whether multipathd leaves some disks alone.
+/// True if multipathd ignores some disks.
 pub fn has_multipath_blacklist(tree: &Tree) -> bool {
     lines(tree, "etc/multipath.conf").iter().any(|(_, line)| line.starts_with("blacklist") && line.ends_with('{'))
 }
@@ -50,7 +50,7 @@ fn udev(tree: &Tree) -> Option<Finding> {
     })
 }
 
-/// Timers of the disks' own, set at boot.
+/// Timers of the disks themselves, set at boot.
 fn hdparm(tree: &Tree) -> Vec<Finding> {
     let found = |file: &str, number: usize, what: &str| {
         let mend = "leave Larder's disks out of it; `hdparm -S 0 DISK` turns a timer off that is set";
@@ -61,7 +61,7 @@ fn hdparm(tree: &Tree) -> Vec<Finding> {
     let conf = lines(tree, file).into_iter().filter_map(|(number, line)| {
         let words: Vec<&str> = line.split(|c: char| c.is_whitespace() || c == '=').filter(|w| !w.is_empty()).collect();
         let timer = matches!(words[..], ["spindown_time", timer] if timer != "0");
-        // Between `command_line {` and `}` stand calls of hdparm.
+        // Between `command_line {` and `}` are calls of hdparm.
         let command = words.contains(&"hdparm") && words.iter().any(|word| word.starts_with("-S"));
         (timer || command).then(|| found(file, number, "it sets a timer"))
     });
@@ -75,14 +75,14 @@ fn hdparm(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether a source of a mount is a file system of Larder's.
+/// True if the source of a mount is a file system of Larder.
 fn names_larders_volume(source: &str) -> bool {
     let source = source.trim_matches('"');
     let name = source.strip_prefix("LABEL=").or_else(|| source.strip_prefix("/dev/disk/by-label/"));
     name.is_some_and(|name| label::is_volume_name(name.trim_matches('"')))
 }
 
-/// File systems of Larder's that somebody else mounts.
+/// File systems of Larder that something else mounts.
 fn mounts(tree: &Tree) -> Vec<Finding> {
     let found = |place: String| {
         let found = "it mounts a drive of Larder's, which keeps it awake and in the way of the server";
@@ -138,7 +138,7 @@ fn lvm(tree: &Tree) -> Option<Finding> {
     })
 }
 
-/// Jobs that talk to disks.
+/// Jobs that access disks.
 fn cron(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for folder in CRON_FOLDERS {

@@ -1,10 +1,10 @@
-//! What disks do about their power by themselves: timers of their own, and platters that wait to be started.
+//! The power habits of disks: their timers, and platters that wait for a start.
 
 use super::finding::Finding;
 use crate::discover::{APM_LEVEL_STAYS, Tree, habits_of};
 use model::{PowerHabits, PowerUpInStandby};
 
-/// What the disks said when the kernel found them.
+/// The findings in the reports of disks when the kernel found them.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
     tree.names("sys/block").into_iter().flat_map(|disk| of_disk(&disk, habits_of(tree, &disk))).collect()
 }

@@ -5,7 +5,7 @@ use super::programs::Programs;
 use super::{configuration, drives, kernel, smartd};
 use crate::discover::Tree;
 
-/// Everything that is found on the machine whose files are in `tree`.
+/// All findings on the machine whose files are in `tree`.
 pub fn examine(tree: &Tree) -> Vec<Finding> {
     let programs = Programs::read(tree);
     let mut findings = programs.findings(tree);

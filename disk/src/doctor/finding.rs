@@ -1,15 +1,15 @@
 //! Something that wakes disks or keeps them awake.
 
-/// Something that wakes disks or keeps them awake, and its mend.
+/// Something that wakes disks or keeps them awake, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The program or mechanism, by its usual name.
     pub cause: &'static str,
-    /// Where it was found: a process, a unit, a file, an attribute.
+    /// The place where it was found: a process, a unit, a file, an attribute.
     pub place: String,
-    /// What it does to disks.
+    /// Its effect on disks.
     pub found: String,
-    /// How to stop that.
+    /// The remedy.
     pub mend: String,
 }
 

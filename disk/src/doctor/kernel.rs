@@ -1,9 +1,9 @@
-//! Disks that the kernel itself stops, starts or asks at intervals.
+//! Disks that the kernel itself stops, starts or queries at intervals.
 
 use super::finding::Finding;
 use crate::discover::Tree;
 
-/// What the attributes of disks say.
+/// The findings in the attributes of disks.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for disk in tree.names("sys/block") {
@@ -13,7 +13,7 @@ pub fn findings(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Runtime power management that stops disks after a delay, and starts them upon any access.
+/// Runtime power management that stops disks after a delay, and starts them on any access.
 fn runtime_power_management(tree: &Tree, disk: &str) -> Option<Finding> {
     let class = format!("sys/block/{disk}/device/scsi_disk");
     let address = tree.names(&class).into_iter().next()?;
@@ -32,14 +32,14 @@ fn runtime_power_management(tree: &Tree, disk: &str) -> Option<Finding> {
     })
 }
 
-/// Questions about the medium at intervals.
+/// Queries about the medium at intervals.
 fn polling(tree: &Tree, disk: &str) -> Option<Finding> {
     let file = format!("sys/block/{disk}/events_poll_msecs");
     let own: i64 = tree.attribute(&file)?.parse().ok()?;
     let default = tree.number("sys/module/block/parameters/events_dfl_poll_msecs").unwrap_or(0);
     let events = tree.attribute(format!("sys/block/{disk}/events")).is_some();
     let rotational = tree.flag(format!("sys/block/{disk}/queue/rotational")) == Some(true);
-    // Optical drives are asked as well, and hold no data of Larder's.
+    // Optical drives are also queried, and hold no data of Larder.
     let is_disk = tree.number(format!("sys/block/{disk}/device/type")).is_none_or(|kind| kind == 0);
     (events && is_disk && rotational && (own > 0 || own < 0 && default > 0)).then(|| {
         let found = "the kernel asks the disk for its medium at intervals, which some bridges wake it for";

@@ -1,11 +1,11 @@
-//! Programs that touch disks, by the processes that run and the units that start with the machine.
+//! Programs that touch disks, found by running processes and by units that start with the machine.
 
 use super::configuration::{has_multipath_blacklist, has_udev_rule};
 use super::finding::Finding;
 use crate::discover::Tree;
 use std::collections::BTreeMap;
 
-/// What runs, and what is started by systemd.
+/// The running processes, and the units that systemd starts.
 pub struct Programs {
     /// Process numbers by the kernel's names of processes, which are cut to 15 bytes.
     running: BTreeMap<String, u32>,
@@ -16,13 +16,13 @@ pub struct Programs {
 /// A program that touches disks.
 struct Known {
     cause: &'static str,
-    /// Its processes.
+    /// Names of its processes.
     processes: &'static [&'static str],
-    /// Its units.
+    /// Names of its units.
     units: &'static [&'static str],
     found: &'static str,
     mend: &'static str,
-    /// Whether it was kept off Larder's disks already.
+    /// True if it already ignores Larder's disks.
     kept_off: fn(&Tree) -> bool,
 }
 
@@ -116,7 +116,7 @@ const KNOWN: &[Known] = &[
 ];
 
 impl Programs {
-    /// What runs and what is enabled.
+    /// Reads the running processes and the enabled units.
     pub fn read(tree: &Tree) -> Self {
         let numbers = tree.names("proc").into_iter().filter_map(|name| name.parse::<u32>().ok());
         let running = numbers.filter_map(|pid| Some((tree.attribute(format!("proc/{pid}/comm"))?, pid))).collect();
@@ -130,14 +130,14 @@ impl Programs {
         Self { running, enabled }
     }
 
-    /// Where the first of these processes or units is, if there is one.
+    /// The place of the first of these processes or units that exists, if any.
     pub fn place(&self, processes: &[&str], units: &[&str]) -> Option<String> {
         let process = |name: &&str| Some(format!("process {}, {name}", self.running.get(*name)?));
         let unit = |name: &&str| self.enabled.get(*name).cloned();
         processes.iter().find_map(process).or_else(|| units.iter().find_map(unit))
     }
 
-    /// Those of the known programs that are there.
+    /// The known programs that exist here.
     pub fn findings(&self, tree: &Tree) -> Vec<Finding> {
         let there = |known: &Known| {
             let place = self.place(known.processes, known.units)?;

@@ -1,4 +1,4 @@
-//! smartd: which of its disks it wakes. With `-n standby,q` or `-n idle,q` it skips a disk that sleeps.
+//! The disks that smartd wakes. With `-n standby,q` or `-n idle,q` it skips sleeping disks.
 
 use super::finding::Finding;
 use super::programs::Programs;
@@ -9,7 +9,7 @@ const FILES: [&str; 2] = ["/etc/smartd.conf", "/etc/smartmontools/smartd.conf"];
 const MEND: &str = "add `-n standby,q` to the line, and restart smartd; where the kernel stops disks by runtime power \
                     management that has no effect: leave the disks out";
 
-/// What smartd does, if it runs or starts with the machine.
+/// The findings about smartd, if it runs or starts with the machine.
 pub fn findings(tree: &Tree, programs: &Programs) -> Vec<Finding> {
     let Some(place) = programs.place(&["smartd"], &["smartd.service", "smartmontools.service"]) else {
         return Vec::new();
@@ -27,8 +27,8 @@ pub fn findings(tree: &Tree, programs: &Programs) -> Vec<Finding> {
         .collect()
 }
 
-/// The numbers of lines that wake disks, and how. A line applies the defaults before it; what follows DEVICESCAN is
-/// ignored, as smartd does.
+/// The numbers of lines that wake disks, and the reason. A line applies the defaults before it; everything after
+/// DEVICESCAN is ignored, as smartd does.
 fn waking_lines(text: &str) -> Vec<(usize, &'static str)> {
     let mut found = Vec::new();
     let mut default: Option<String> = None;
@@ -51,7 +51,7 @@ fn waking_lines(text: &str) -> Vec<(usize, &'static str)> {
     found
 }
 
-/// How a line with this argument of `-n` wakes disks, if it does.
+/// The way in which a line with this argument of `-n` wakes disks, if it does.
 fn wakes(argument: Option<&str>) -> Option<&'static str> {
     let mut parts = argument.unwrap_or("never").split(',');
     let skips = matches!(parts.next(), Some("standby" | "idle"));
@@ -62,7 +62,7 @@ fn wakes(argument: Option<&str>) -> Option<&'static str> {
     }
 }
 
-/// Lines with their numbers; one that ends with a backslash goes on.
+/// Lines with their numbers; a line that ends with a backslash continues on the next one.
 fn joined(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut goes_on = false;

@@ -33,7 +33,7 @@ pub async fn check(drive: &dyn Drive, expected: &Label) -> Result<DriveLabel, Dr
     Ok(expected.compare(&read(drive).await?)?)
 }
 
-/// As [`check`], of the drive whose files are in `directory`. Reads the label alone, and writes nothing. Blocks.
+/// As [`check`], for the drive whose files are in `directory`. Reads only the label, and writes nothing. Blocks.
 pub(crate) fn check_directory(directory: &Path, expected: &Label) -> Result<DriveLabel, DriveError> {
     let path = directory.join(FILE);
     let mut block = [0; BLOCK_BYTES];
@@ -47,8 +47,8 @@ pub(crate) fn check_directory(directory: &Path, expected: &Label) -> Result<Driv
     }
 }
 
-/// The drive must be the one that replaced a failed drive; [`DriveError::Label`] gives the difference. Its place is not
-/// checked.
+/// Checks that the drive is the one that replaced a failed drive; [`DriveError::Label`] gives the difference. Its place
+/// is not checked.
 pub async fn check_replacement(drive: &dyn Drive, expected: DriveUuid) -> Result<(), DriveError> {
     let found = uuid_of(drive).await?;
     if found == expected { Ok(()) } else { Err(LabelError::Replaced { found, expected }.into()) }
@@ -64,7 +64,7 @@ pub async fn device_of(drive: &dyn Drive) -> Result<Device, DriveError> {
     Ok(DriveLabel::decode(&read(drive).await?).map_err(LabelError::Damaged)?.device)
 }
 
-/// The block that the label is.
+/// The block of the label.
 async fn read(drive: &dyn Drive) -> Result<Buffer, DriveError> {
     match drive.read_at(&file_name(), 0, Buffer::zeroed(BLOCK_BYTES)).await {
         Err(DriveError::NotFound(_)) => Err(LabelError::Missing.into()),
@@ -73,8 +73,8 @@ async fn read(drive: &dyn Drive) -> Result<Buffer, DriveError> {
     }
 }
 
-/// Makes the directories of a rack and labels them, with one sync of each file system in the end rather than one of
-/// each file. Blocks the caller's thread. Nothing may have labelled them before. On an error some are labelled.
+/// Creates the directories of a rack and labels them, with one sync of each file system at the end instead of one sync
+/// of each file. Blocks the caller's thread. They must not have labels yet. After an error some are labelled.
 pub fn write_directories(labels: &[(PathBuf, DriveLabel)]) -> Result<(), DriveError> {
     let mut unsynced = BTreeSet::new();
     for (path, label) in labels {

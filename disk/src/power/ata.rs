@@ -1,12 +1,12 @@
 //! Power control of an ATA disk behind a SCSI translator: the kernel's own (AHCI), a SAS adapter's, or a USB bridge's.
 //!
-//! CHECK POWER MODE goes through ATA PASS-THROUGH(16) with CK_COND, and its answer counts only if the disk's registers
-//! come back with it: sense data of descriptor format (72h), code 00/1d, with the descriptor ATA Status Return (09h).
-//! Bridges that swallow the command answer GOOD, or reject it; neither says anything about the platters.
+//! CHECK POWER MODE goes through ATA PASS-THROUGH(16) with CK_COND, and its answer counts only if it includes the
+//! disk's registers: sense data of descriptor format (72h), code 00/1d, with the descriptor ATA Status Return (09h).
+//! Bridges that swallow the command answer GOOD, or reject it; neither shows anything about the platters.
 //!
 //! A disk is started by START STOP UNIT, which translators turn into a read or verify of a sector, since not every disk
-//! starts upon IDLE IMMEDIATE. It is stopped by STANDBY IMMEDIATE, for which the registers are demanded as well: a
-//! translator that remembers a START STOP UNIT as its own state would answer for the disk.
+//! starts on IDLE IMMEDIATE. It is stopped by STANDBY IMMEDIATE, which must also return the registers: a translator
+//! that records a START STOP UNIT as its own state would answer for the disk.
 
 use super::{Outcome, PowerControl, PowerError, PowerMode, outcome, refused};
 use crate::scsi::sense::{NOT_READY, RECOVERED_ERROR};
@@ -38,7 +38,7 @@ impl<T: ScsiTransport> AtaPower<T> {
         }
     }
 
-    /// True if the translator says that the disk is becoming ready. Asked only of a disk that is awake.
+    /// True if the translator reports that the disk is becoming ready. Only for a disk that is awake.
     fn is_becoming_ready(&self) -> bool {
         let Ok(reply) = self.transport.execute(&Command::test_unit_ready()) else { return false };
         matches!(outcome(&reply), Ok(Outcome::Sense(sense)) if sense.is(NOT_READY, 0x04, 0x01))
@@ -46,9 +46,9 @@ impl<T: ScsiTransport> AtaPower<T> {
 
     fn checked_mode(&self) -> Result<PowerMode, PowerError> {
         match self.registers(&Command::ata_check_power_mode())?.count {
-            // Standby; standby_y. 40h: the platters of a disk with a cache of flash stand still, or soon will.
+            // Standby; standby_y. 40h: the platters of a disk with a flash cache have stopped, or soon will.
             0x00 | 0x01 => Ok(PowerMode::Standby),
-            // Idle; idle_a to idle_c; active or idle. 41h: with a cache of flash, spinning.
+            // Idle; idle_a to idle_c; active or idle. 41h: spinning, with a flash cache.
             0x41 | 0x80..=0x83 | 0xff if self.is_becoming_ready() => Ok(PowerMode::Starting),
             0x41 | 0x80..=0x83 | 0xff => Ok(PowerMode::Active),
             other => Err(PowerError::UnnamedMode(other)),

@@ -1,10 +1,10 @@
-//! Power control by a command of the operator's, for what no disk can do by itself: relays, slots of an enclosure, a
+//! Power control by an operator's command, for actions that no disk can do by itself: relays, slots of an enclosure, a
 //! power strip.
 //!
 //! The command is run with two more arguments: `start`, `stop` or `state`, and the disk. Exit code 0 is success, any
-//! other one failure; what it wrote to standard error last is shown then. `state` writes one word to standard output:
-//! `standby`, `starting` or `active`; another word, or none, is unknown. No shell is involved. Standard
-//! input is empty. A command that does not end in time is killed, with all processes of its group.
+//! other code failure; then the last line of its standard error is shown. `state` writes one word to standard output:
+//! `standby`, `starting` or `active`; another word, or none, is unknown. No shell is involved. Standard input is empty.
+//! A command that does not end in time is killed, with all processes of its group.
 //!
 //! Invariant: a command's output never takes more than [`COMMAND_OUTPUT_BYTES`] of memory ([`child`]).
 
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The bytes of each of a command's outputs that are kept.
+/// Number of bytes that are kept of each of a command's outputs.
 pub const COMMAND_OUTPUT_BYTES: usize = 4096;
 
 /// Power control by a command.
@@ -41,7 +41,7 @@ impl CommandPower {
         self.argv[0].clone()
     }
 
-    /// Runs the command for `action`; its standard output.
+    /// Runs the command for `action`, and returns its standard output.
     fn run(&self, action: &str) -> Result<String, PowerError> {
         let mut command = Command::new(&self.argv[0]);
         command.args(&self.argv[1..]).args([action, &self.disk]);

@@ -1,9 +1,9 @@
 //! Power control of a SCSI disk, which today is a SAS disk.
 //!
-//! The mode is asked by REQUEST SENSE first, which succeeds on a stopped disk and has its state in the data. TEST UNIT
-//! READY follows only where that says nothing of a stopped disk, since a command that fails with 2/04/02 reaches the
-//! kernel's error handling, and where `allow_restart` is 1, as SAS drivers set it, that sends a START upon failed I/O.
-//! (Linux 6.1 was not seen to do so for TEST UNIT READY by SG_IO; nothing promises that of others.)
+//! The mode is first queried by REQUEST SENSE, which succeeds on a stopped disk and has its state in the data. TEST
+//! UNIT READY follows only if that shows no stopped disk: a command that fails with 2/04/02 reaches the kernel's error
+//! handling, and if `allow_restart` is 1, as SAS drivers set it, the error handling sends a START after failed I/O.
+//! (Linux 6.1 was not seen to do so for TEST UNIT READY by SG_IO; nothing guarantees that for other versions.)
 //!
 //! States (SPC-4, 5.12 and annex on additional sense codes; SBC-3, 4.20):
 //!
@@ -19,7 +19,8 @@ use super::{Outcome, PowerControl, PowerError, PowerMode, outcome, refused};
 use crate::scsi::sense::{NO_SENSE, NOT_READY, UNIT_ATTENTION};
 use crate::scsi::{Command, ScsiTransport, Sense};
 
-/// How often a command is sent again because the disk first reports an event (UNIT ATTENTION), such as a reset.
+/// Maximum number of times that a command is sent because the disk first reports an event (UNIT ATTENTION), like a
+/// reset.
 const ATTENTIONS_MAX: usize = 4;
 
 /// Power control by SCSI commands.
@@ -51,7 +52,7 @@ impl<T: ScsiTransport> ScsiPower<T> {
         }
     }
 
-    /// The sense data that REQUEST SENSE has for the disk as it is now.
+    /// The sense data that REQUEST SENSE returns for the present state of the disk.
     fn current_sense(&self) -> Result<Sense, PowerError> {
         for _ in 0..ATTENTIONS_MAX {
             let reply = self.transport.execute(&Command::request_sense())?;
@@ -59,7 +60,7 @@ impl<T: ScsiTransport> ScsiPower<T> {
                 Outcome::Good => Sense::decode(&reply.data).ok_or(PowerError::Status(reply.status))?,
                 Outcome::Sense(sense) => return Err(refused(sense)),
             };
-            // An event, or the fate of an earlier command, is reported once, and then the state.
+            // An event, or the result of an earlier command, is reported once, and then the state.
             if sense.key != UNIT_ATTENTION && !sense.deferred {
                 return Ok(sense);
             }
@@ -81,7 +82,7 @@ impl<T: ScsiTransport> ScsiPower<T> {
     }
 }
 
-/// The mode that NOT READY stands for.
+/// The mode for NOT READY.
 fn not_ready(sense: Sense) -> Result<PowerMode, PowerError> {
     match (sense.key, sense.asc, sense.ascq) {
         (NOT_READY, 0x04, 0x02) => Ok(PowerMode::Standby),

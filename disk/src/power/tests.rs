@@ -7,7 +7,7 @@ use crate::scsi::{Command, Recorded, Replay};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-/// What libata answers to a pass-through with CK_COND: count, status, error.
+/// libata's answer to a pass-through with CK_COND: count, status, error.
 fn registers(count: u8, status: u8, error: u8) -> Recorded {
     let sense = [0x72, 1, 0, 0x1d, 0, 0, 0, 14, 9, 12, 0, error, 0, count, 0, 0, 0, 0, 0, 0, 0x40, status];
     Ok(Reply::check(&sense))
@@ -17,7 +17,7 @@ fn check(key: u8, asc: u8, ascq: u8) -> Recorded {
     Ok(Reply::check_fixed(key, asc, ascq))
 }
 
-/// What REQUEST SENSE answers in its data.
+/// The data of an answer to REQUEST SENSE.
 fn state(key: u8, asc: u8, ascq: u8) -> Recorded {
     Ok(Reply::good(&Reply::check_fixed(key, asc, ascq).sense))
 }
@@ -148,7 +148,7 @@ fn events_are_passed_over_and_not_for_ever() {
     assert_eq!(ScsiPower::new(&replay).start(), Err(PowerError::KeepsReporting));
 }
 
-/// A disk that takes so many questions to stop and to start, or does not obey.
+/// A disk that takes this number of queries to stop and to start, or does not obey.
 struct Slow {
     stop_polls: u32,
     start_polls: u32,
@@ -273,7 +273,7 @@ fn a_command_that_hangs_is_killed_with_its_children() {
     assert_eq!(pids.split_whitespace().count(), 2);
     for pid in pids.split_whitespace() {
         let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // What was killed ends when it gets a processor.
+        // A killed process ends when it gets a processor.
         let has_ended = || state().is_empty() || state().contains(") Z ");
         let mut looks = (0..500).map(|_| std::thread::sleep(Duration::from_millis(10)));
         assert!(looks.any(|()| has_ended()), "process {pid} is still there: {}", state());
@@ -293,7 +293,7 @@ fn output_without_end_neither_fills_memory_nor_outlives_the_timeout() {
 }
 
 proptest! {
-    /// Whatever a disk, a bridge or an adapter answers: no panic, and "standby" only with the proof of it.
+    /// For any answer of a disk, a bridge or an adapter: no panic, and "standby" only with proof.
     #[test]
     fn arbitrary_answers_are_never_taken_for_standby(
         status in prop_oneof![Just(0u8), Just(2), any::<u8>()],

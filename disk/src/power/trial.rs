@@ -1,24 +1,24 @@
-//! A trial of a disk's power control: stop it, see that it sleeps and stays asleep, start it, see that it is awake.
+//! A trial of a disk's power control: stop it, check that it sleeps and stays asleep, start it, check that it is awake.
 //!
-//! Some controls do not do what they say: bridges that swallow the stop or answer for a sleeping disk, disks that
-//! answer "active" whatever they do, disks that somebody wakes at once. None of them can be seen from the outside but
-//! by trying. The disk must not be mounted.
+//! Some controls do not work as reported: bridges that swallow the stop or answer for a sleeping disk, disks that
+//! answer "active" in any state, disks that are woken at once by something else. Only a trial reveals them. The disk
+//! must not be mounted.
 //!
-//! Time is measured by the pauses between questions, which are the caller's; so a trial runs in virtual time as well.
+//! Time is measured by the pauses between queries, which the caller provides; so a trial also runs in virtual time.
 
 use super::{PowerControl, PowerError, PowerMode};
 use std::time::Duration;
 
-/// How long a trial waits, and how often it asks.
+/// The wait times of a trial, and the interval of its queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialTimes {
-    /// Between two questions.
+    /// Pause between two queries.
     pub pause: Duration,
-    /// Until the platters stand still after a stop.
+    /// Maximum time from a stop until the platters have stopped.
     pub stop_max: Duration,
-    /// How long they must stay still without a question in between.
+    /// Time for which they must stay stopped without a query in between.
     pub asleep: Duration,
-    /// Until they turn at speed after a start.
+    /// Maximum time from a start until they are at speed.
     pub start_max: Duration,
 }
 
@@ -33,16 +33,16 @@ impl Default for TrialTimes {
     }
 }
 
-/// What a successful trial found, to the pause between two questions.
+/// The results of a successful trial, with the accuracy of the pause between two queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialReport {
-    /// From the stop until the disk said that its platters stand still.
+    /// From the stop until the disk reported that its platters have stopped.
     pub stop: Duration,
-    /// From the start until the disk said that they turn at speed.
+    /// From the start until the disk reported that they are at speed.
     pub start: Duration,
 }
 
-/// What a trial found wrong.
+/// The defect that a trial found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrialError {
     /// A command failed.
@@ -53,7 +53,7 @@ pub enum TrialError {
         /// The failure.
         error: PowerError,
     },
-    /// The disk does not say what its platters do, so nobody can know that they stand still.
+    /// The disk does not report its power mode, so it is unknown whether the platters have stopped.
     #[error("after a {action}, the disk's power mode is unknown: {error}")]
     Unknown {
         /// `stop` or `start`.
@@ -61,25 +61,25 @@ pub enum TrialError {
         /// The reason.
         error: PowerError,
     },
-    /// The command succeeded, and the disk still says that its platters turn.
+    /// The command succeeded, and the disk still reports that its platters turn.
     #[error(
         "the disk accepts a stop and still says that it spins after {0:?}: something between ignores the command, or \
          answers for the disk; connect it to a SATA or SAS port, or control its power by a command"
     )]
     StopIgnored(Duration),
-    /// It stood still and then did not.
+    /// It stopped and then started again.
     #[error(
         "the disk went to sleep and was awake again within {0:?}, though nobody asked: `larder drive doctor` looks for \
          programs that wake disks"
     )]
     WokeUp(Duration),
-    /// The command succeeded, and the disk does not get to speed.
+    /// The command succeeded, and the disk does not reach speed.
     #[error("the disk accepts a start and is not at speed after {0:?}")]
     StartIgnored(Duration),
 }
 
-/// Asks every `times.0` until `wanted` is the answer; the time that took, or `None` after `times.1`. An unknown mode is
-/// an error at once.
+/// Queries the mode at the interval `times.0` until it is `wanted`, and returns the elapsed time; `None` after
+/// `times.1`. An unknown mode is an error at once.
 pub fn wait_for(
     control: &dyn PowerControl,
     times: (Duration, Duration),
@@ -99,7 +99,7 @@ pub fn wait_for(
     }
 }
 
-/// Tries the control of a disk that is not in use; `sleep` waits. After an error the disk may be asleep or awake.
+/// Tests the control of a disk that is not in use; `sleep` waits. After an error the disk may be asleep or awake.
 pub fn run(
     control: &dyn PowerControl,
     times: TrialTimes,

@@ -1,42 +1,42 @@
 //! The commands that are sent to disks: their command descriptor blocks.
 //!
-//! There is no way to make another one, so that what may be sent is read here. Sources: SPC-4, SBC-3, and SAT-3 for ATA
-//! PASS-THROUGH(16); ACS-3 for the ATA commands.
+//! No other commands can be made, so this file shows everything that may be sent. Sources: SPC-4, SBC-3, and SAT-3 for
+//! ATA PASS-THROUGH(16); ACS-3 for the ATA commands.
 
 use super::{QUERY_TIMEOUT, SPIN_TIMEOUT};
 use std::time::Duration;
 
 /// ATA PASS-THROUGH(16).
 const ATA_PASS_THROUGH: u8 = 0x85;
-/// Its protocols, where the block has them: without data, and programmed input.
+/// Its protocols, as encoded in the block: without data, and programmed input.
 const PROTOCOL_NON_DATA: u8 = 3 << 1;
 const PROTOCOL_PIO_IN: u8 = 4 << 1;
 /// CK_COND: answer with the ATA registers, also after success.
 const CHECK_CONDITION: u8 = 1 << 5;
-/// From the disk, in blocks of 512 bytes, as many as the count says.
+/// From the disk, in blocks of 512 bytes; the count has their number.
 const IN_BLOCKS_BY_COUNT: u8 = 1 << 3 | 1 << 2 | 2;
 
 const CHECK_POWER_MODE: u8 = 0xe5;
 const STANDBY_IMMEDIATE: u8 = 0xe0;
 const IDENTIFY_DEVICE: u8 = 0xec;
 const SMART: u8 = 0xb0;
-/// SMART's feature READ DATA, and the LBA by which a disk knows that SMART is meant.
+/// SMART's feature READ DATA, and the LBA that marks a SMART command for the disk.
 const SMART_READ_DATA: u8 = 0xd0;
 const SMART_LBA_MID: u8 = 0x4f;
 const SMART_LBA_HIGH: u8 = 0xc2;
 
-/// The bytes of an answer to IDENTIFY DEVICE, and to SMART READ DATA.
+/// The length in bytes of an answer to IDENTIFY DEVICE, and to SMART READ DATA.
 const ATA_BLOCK_BYTES: usize = 512;
-/// The bytes asked of LOG SENSE: more than any page that is decoded has.
+/// The bytes requested by LOG SENSE: more than any decoded page has.
 const LOG_BYTES: u16 = 4096;
-/// The bytes of the head of a list of defects, which has its length.
+/// The length in bytes of the head of a list of defects, which has the list's length.
 const DEFECT_HEAD_BYTES: u16 = 4;
-/// The bytes asked of INQUIRY: enough for every page that is decoded (89h is 572).
+/// The bytes requested by INQUIRY: enough for every decoded page (89h is 572).
 const INQUIRY_BYTES: u16 = 1024;
-/// The bytes asked of REQUEST SENSE.
+/// The bytes requested by REQUEST SENSE.
 const SENSE_BYTES: u8 = 252;
 
-/// A command: its descriptor block, the data it may answer, and how long it may take.
+/// A command: its descriptor block, the maximum length of its answer, and its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     block: [u8; 16],
@@ -58,7 +58,7 @@ impl Command {
         Self { block: padded, block_bytes: 10, data_bytes: usize::from(data_bytes), timeout }
     }
 
-    /// An ATA command without data, whose registers are answered.
+    /// An ATA command without data, which returns the registers.
     fn ata_non_data(command: u8, timeout: Duration) -> Self {
         let mut block = [0; 16];
         block[..3].copy_from_slice(&[ATA_PASS_THROUGH, PROTOCOL_NON_DATA, CHECK_CONDITION]);
@@ -66,13 +66,13 @@ impl Command {
         Self { block, block_bytes: 16, data_bytes: 0, timeout }
     }
 
-    /// TEST UNIT READY. Fails on a stopped disk, and what fails reaches the kernel's error handling: ask by
+    /// TEST UNIT READY. Fails on a stopped disk, and a failure reaches the kernel's error handling: query with
     /// [`Command::request_sense`] first.
     pub fn test_unit_ready() -> Self {
         Self::six([0x00, 0, 0, 0, 0, 0], 0, QUERY_TIMEOUT)
     }
 
-    /// REQUEST SENSE, descriptor format or fixed as the disk likes. Succeeds on a stopped disk.
+    /// REQUEST SENSE, in descriptor or fixed format as the disk chooses. Succeeds on a stopped disk.
     pub fn request_sense() -> Self {
         Self::six([0x03, 0, 0, 0, SENSE_BYTES, 0], usize::from(SENSE_BYTES), QUERY_TIMEOUT)
     }
@@ -89,7 +89,7 @@ impl Command {
         Self::six([0x12, 1, page, high, low, 0], usize::from(INQUIRY_BYTES), QUERY_TIMEOUT)
     }
 
-    /// START STOP UNIT with START and IMMED: the answer may come before the platters turn at speed, or only then.
+    /// START STOP UNIT with START and IMMED: the answer may come before the platters are at speed, or only then.
     pub fn start() -> Self {
         Self::six([0x1b, 1, 0, 0, 1, 0], 0, SPIN_TIMEOUT)
     }
@@ -142,12 +142,12 @@ impl Command {
         &self.block[..self.block_bytes]
     }
 
-    /// The bytes of data that it may answer at most.
+    /// Maximum length of its answer in bytes.
     pub fn data_bytes(&self) -> usize {
         self.data_bytes
     }
 
-    /// The time it may take.
+    /// Its timeout.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }

@@ -1,10 +1,10 @@
-//! What an ATA disk answers to IDENTIFY DEVICE (ACS-3, 7.12.7): identity, and what it does about power by itself.
+//! An ATA disk's answer to IDENTIFY DEVICE (ACS-3, 7.12.7): identity, and power habits.
 
 use super::inquiry::{rotation_of, text};
 use model::PowerUpInStandby;
 
 const BYTES: usize = 512;
-/// In the low byte of word 255: its high byte makes the sum of all bytes 0.
+/// In the low byte of word 255: then its high byte makes the sum of all bytes 0.
 const CHECKSUM_SIGNATURE: u8 = 0xa5;
 
 /// Identity and power features of an ATA disk.
@@ -16,22 +16,22 @@ pub struct AtaIdentity {
     pub serial: String,
     /// The firmware's revision.
     pub firmware: String,
-    /// The World Wide Name, as sysfs spells it, if it has one.
+    /// The World Wide Name, in the notation of sysfs, if it has one.
     pub wwn: Option<String>,
-    /// Revolutions per minute; 0 if nothing in it turns, `None` if it does not say.
+    /// Revolutions per minute; 0 if it has no platters, `None` if it does not report it.
     pub rotation_rpm: Option<u16>,
-    /// Whether platters stay still when it gets its power.
+    /// Power-up in standby: the platters wait for a start when the power comes on.
     pub power_up_in_standby: PowerUpInStandby,
     /// The level of Advanced Power Management, if that is on. Below 128 the disk may stop its platters by itself.
     pub apm_level: Option<u8>,
     /// True if the feature set of Extended Power Conditions is on: the disk may stop its platters by its own timers.
     pub epc_enabled: bool,
-    /// True if this is all there is to learn before the platters turn: the rest of the answer is missing.
+    /// True if the disk reports no more than this before the platters turn: the rest of the answer is missing.
     pub incomplete: bool,
 }
 
 impl AtaIdentity {
-    /// Decodes an answer; `None` if it is too short, not that of an ATA disk, or damaged by its own checksum.
+    /// Decodes an answer; `None` if it is too short, not from an ATA disk, or fails its checksum.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let words = Words(bytes.get(..BYTES)?);
         let sum = words.0.iter().fold(0u8, |sum, b| sum.wrapping_add(*b));
@@ -63,18 +63,18 @@ impl Words<'_> {
         u16::from_le_bytes([self.0[2 * word], self.0[2 * word + 1]])
     }
 
-    /// Text in words, of which each has its first character in its high byte.
+    /// Text in words; each word has its first character in its high byte.
     fn text(&self, first: usize, last: usize) -> String {
         let characters: Vec<u8> = (first..=last).flat_map(|word| self.at(word).to_be_bytes()).collect();
         text(&characters)
     }
 
-    /// Whether a word of feature bits says that it is one: 01 in its highest bits.
+    /// True if a word is marked as valid feature bits: 01 in its highest bits.
     fn valid(&self, word: usize) -> bool {
         self.at(word) >> 14 == 1
     }
 
-    /// A bit of words 85, 86 or 120: whether a feature is on. All of them are valid together with word 83.
+    /// A bit of words 85, 86 or 120: true if the feature is on. All of them are valid together with word 83.
     fn enabled(&self, word: usize, bit: u32) -> bool {
         self.valid(83) && self.at(word) >> bit & 1 == 1
     }
@@ -88,7 +88,7 @@ impl Words<'_> {
 
     fn power_up_in_standby(&self) -> PowerUpInStandby {
         let supported = self.valid(83) && self.at(83) >> 5 & 1 == 1;
-        // Word 2 says it as well, and says it alone where the rest of the answer is missing.
+        // Word 2 has this, too; if the rest of the answer is missing, it is the only place.
         let (waits, needs_features) = match self.at(2) {
             0x37c8 | 0x738c => (true, true),
             0x8c73 | 0xc837 => (true, false),

@@ -1,7 +1,7 @@
-//! What a disk answers to INQUIRY: standard data and pages of vital product data (SPC-4, 6.6 and 7.8; SBC-3, 6.6).
+//! A disk's answers to INQUIRY: standard data and pages of vital product data (SPC-4, 6.6 and 7.8; SBC-3, 6.6).
 //!
-//! The kernel asks for most of these once, when it finds the disk, and hands out copies below /sys; so they are
-//! decoded here wherever they come from, and a sleeping disk is not asked for them again.
+//! The kernel reads most of these once, when it finds the disk, and provides copies below /sys. So they are decoded
+//! here from any source, and a sleeping disk is not asked for them again.
 
 /// Unit Serial Number.
 pub const PAGE_SERIAL: u8 = 0x80;
@@ -12,7 +12,7 @@ pub const PAGE_ATA: u8 = 0x89;
 /// Block Device Characteristics.
 pub const PAGE_CHARACTERISTICS: u8 = 0xb1;
 
-/// Where the answer to IDENTIFY DEVICE begins on the page ATA Information, and its bytes.
+/// The range of the answer to IDENTIFY DEVICE on the page ATA Information.
 const ATA_IDENTIFY: std::ops::Range<usize> = 60..60 + 512;
 /// Bytes before the payload of a page.
 const HEADER_BYTES: usize = 4;
@@ -43,26 +43,26 @@ impl Inquiry {
     }
 }
 
-/// Printable ASCII, without spaces around it; other bytes are left out.
+/// Printable ASCII, without surrounding spaces; other bytes are left out.
 pub fn text(bytes: &[u8]) -> String {
     let printable: String = bytes.iter().filter(|b| (0x20..0x7f).contains(*b)).map(|b| char::from(*b)).collect();
     printable.trim().to_owned()
 }
 
-/// The payload of `page`; `None` if the bytes are another page's, or the length does not fit.
+/// The payload of `page`; `None` if the bytes belong to another page, or the length does not fit.
 fn payload(page: u8, bytes: &[u8]) -> Option<&[u8]> {
     let header = bytes.get(..HEADER_BYTES)?;
     let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
     if header[1] == page { bytes.get(HEADER_BYTES..HEADER_BYTES + length) } else { None }
 }
 
-/// The serial number of page 80h; `None` if there is none on it.
+/// The serial number on page 80h; `None` if it has none.
 pub fn serial(bytes: &[u8]) -> Option<String> {
     payload(PAGE_SERIAL, bytes).map(text).filter(|serial| !serial.is_empty())
 }
 
-/// The World Wide Name of the disk itself on page 83h, as sysfs spells it (`naa.5000c500a1b2c3d4`, `eui...`).
-/// Names of its ports are not it. A NAA name is preferred, the longest first.
+/// The World Wide Name of the disk itself on page 83h, in the notation of sysfs (`naa.5000c500a1b2c3d4`, `eui...`).
+/// Names of its ports do not count. A NAA name is preferred, the longest first.
 pub fn wwn(bytes: &[u8]) -> Option<String> {
     let mut best: Option<(bool, usize, String)> = None;
     let mut rest = payload(PAGE_IDENTIFICATION, bytes)?;
@@ -92,14 +92,14 @@ pub fn ata_identify(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(ATA_IDENTIFY)
 }
 
-/// The rotation rate in revolutions per minute on page B1h; 0 for a disk that says that nothing in it turns, `None` if
-/// it does not say.
+/// The rotation rate in revolutions per minute on page B1h; 0 for a disk that reports no platters, `None` if it reports
+/// nothing.
 pub fn rotation_rpm(bytes: &[u8]) -> Option<u16> {
     let page = payload(PAGE_CHARACTERISTICS, bytes)?;
     rotation_of(u16::from_be_bytes([*page.first()?, *page.get(1)?]))
 }
 
-/// The rotation rate as SBC and ACS encode it alike: 0 nothing said, 1 nothing turns, 0x401 to 0xfffe per minute.
+/// The rotation rate in the common encoding of SBC and ACS: 0 not reported, 1 no platters, 0x401 to 0xfffe per minute.
 pub(super) fn rotation_of(code: u16) -> Option<u16> {
     match code {
         1 => Some(0),

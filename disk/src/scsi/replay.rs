@@ -1,8 +1,8 @@
-//! A disk that answers what was recorded of another one, or written down from a standard: for tests, and for reports of
-//! disks that behave oddly.
+//! A disk with recorded answers of another disk, or answers from a standard: for tests, and for reports of disks that
+//! behave oddly.
 //!
-//! Each kind of command has answers of its own, given in turn; the last one stays. A command that nothing was recorded
-//! for is rejected, as a disk would: INVALID COMMAND OPERATION CODE.
+//! Each kind of command has its own answers, returned in turn; the last one repeats. A command without recorded answers
+//! is rejected as a disk would reject it: INVALID COMMAND OPERATION CODE.
 
 use super::{Command, Reply, STATUS_CHECK_CONDITION, ScsiTransport, TransportError};
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ struct Answers {
     last: Option<Recorded>,
 }
 
-/// A disk of recorded answers, which remembers what it was asked.
+/// A disk of recorded answers, which records the commands it receives.
 #[derive(Default)]
 pub struct Replay {
     answers: Mutex<Vec<(Command, Answers)>>,
@@ -25,7 +25,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// To `command` it answers `answers`, in this order, and the last of them from then on.
+    /// Answers `command` with `answers`, in this order, and with the last of them from then on.
     #[must_use]
     pub fn with(self, command: Command, answers: impl IntoIterator<Item = Recorded>) -> Self {
         let rest: VecDeque<Recorded> = answers.into_iter().collect();

@@ -1,8 +1,8 @@
-//! Sense data: why a command ended with CHECK CONDITION, or what REQUEST SENSE answered (SPC-4, 4.5; SAT-3, 12.2.2.6).
+//! Sense data: the reason of a CHECK CONDITION, or the answer to REQUEST SENSE (SPC-4, 4.5; SAT-3, 12.2.2.6).
 
 /// Bytes before the descriptors of sense data in descriptor format.
 const DESCRIPTORS_OFFSET: usize = 8;
-/// ATA Status Return: its type, and the bytes behind its length.
+/// ATA Status Return: its type, and the number of bytes after its length.
 const ATA_STATUS_RETURN: u8 = 0x09;
 const ATA_STATUS_RETURN_BYTES: u8 = 12;
 
@@ -44,14 +44,14 @@ pub struct Sense {
     pub asc: u8,
     /// Its qualifier.
     pub ascq: u8,
-    /// Of an earlier command, whose answer was given long ago.
+    /// True if it belongs to an earlier command, whose answer was returned long ago.
     pub deferred: bool,
-    /// The ATA registers, if there is a descriptor with them. Fixed format has none.
+    /// The ATA registers, if a descriptor has them. Fixed format has none.
     pub ata: Option<AtaStatus>,
 }
 
 impl Sense {
-    /// Decodes sense data; `None` if they are too short or of no format that the standards name.
+    /// Decodes sense data; `None` if they are too short or of a format that the standards do not define.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let code = *bytes.first()? & 0x7f;
         let deferred = code & 1 == 1;
@@ -79,19 +79,19 @@ impl Sense {
         }
     }
 
-    /// Whether key, code and qualifier are these.
+    /// True if key, code and qualifier have these values.
     pub fn is(&self, key: u8, asc: u8, ascq: u8) -> bool {
         (self.key, self.asc, self.ascq) == (key, asc, ascq)
     }
 }
 
-/// The ATA registers in `descriptors`, if one of them has them whole.
+/// The ATA registers in `descriptors`, if a complete descriptor has them.
 fn ata_status(descriptors: &[u8]) -> Option<AtaStatus> {
     let mut rest = descriptors;
     while let [kind, bytes, ..] = *rest {
         let whole = rest.get(2..2 + usize::from(bytes))?;
         if kind == ATA_STATUS_RETURN && bytes == ATA_STATUS_RETURN_BYTES {
-            // Behind type and length: extend, error, count (high, low), six of the LBA, device, status.
+            // After type and length: extend, error, count (high, low), six of the LBA, device, status.
             return Some(AtaStatus { error: whole[1], count: whole[3], status: whole[11] });
         }
         rest = &rest[2 + usize::from(bytes)..];

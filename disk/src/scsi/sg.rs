@@ -1,9 +1,9 @@
-//! Commands to a real disk, by the kernel's SG_IO: with `device/freeze.rs` the only file with
-//! `unsafe` of this crate.
+//! Commands to a real disk, by the kernel's SG_IO. Besides `device/freeze.rs` this is the only file of this crate with
+//! `unsafe`.
 //!
-//! The disk is opened for reading only. Who closes a disk that was open for writing makes udev look at it anew, which
+//! The disk is opened for reading only. Closing a disk that was open for writing makes udev examine it again, which
 //! reads the medium and so wakes the disk; and no command of [`Command`] writes. O_NONBLOCK opens a disk without a
-//! look at its medium. Neither open nor close sends anything to a sleeping disk.
+//! check of its medium. Neither open nor close sends anything to a sleeping disk.
 
 #![allow(unsafe_code)]
 
@@ -21,7 +21,7 @@ const SG_IO: Opcode = 0x2285;
 const INTERFACE: i32 = 'S' as i32;
 const NO_DATA: i32 = -1;
 const DATA_FROM_DISK: i32 = -3;
-/// Room for sense data; the kernel has no more.
+/// Room for sense data; the kernel never returns more.
 const SENSE_BYTES: usize = 96;
 
 /// `struct sg_io_hdr` of <scsi/sg.h>.
@@ -51,7 +51,7 @@ struct SgIoHeader {
     info: u32,
 }
 
-// The kernel's layout where pointers have 8 bytes.
+// The kernel's layout with pointers of 8 bytes.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<SgIoHeader>() == 88, "struct sg_io_hdr");
@@ -68,7 +68,7 @@ pub struct SgDevice {
 }
 
 impl SgDevice {
-    /// Opens the disk at `path`, for reading, and without waking it.
+    /// Opens the disk at `path` for reading, without waking it.
     pub fn open(path: &Path) -> Result<Self, TransportError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(refusal)?;
@@ -76,7 +76,7 @@ impl SgDevice {
     }
 }
 
-/// The kernel's refusal.
+/// The transport error for the kernel's refusal.
 fn refusal(errno: Errno) -> TransportError {
     match errno {
         Errno::NODEV | Errno::NXIO | Errno::NOENT => TransportError::Gone,
@@ -115,11 +115,11 @@ impl ScsiTransport for SgDevice {
             info: 0,
         };
         // SAFETY: SG_IO is the opcode whose argument is a `struct sg_io_hdr`, which `SgIoHeader` lays out (asserted
-        // above) and which the updater borrows until the call is over.
+        // above) and which the updater borrows until the call ends.
         let call = unsafe { Updater::<SG_IO, SgIoHeader>::new(&mut header) };
         // SAFETY: the kernel reads `command_bytes` bytes at `command`, and writes at most `data_bytes` at `data` and
-        // `sense_bytes_max` at `sense`. Those are the lengths of the borrowed block, of `data` and of `sense`, all of
-        // which live on unmoved until the call is over, as SG_IO returns only then. Nothing keeps the pointers.
+        // `sense_bytes_max` at `sense`. Those are the lengths of the borrowed block, of `data` and of `sense`, which
+        // all stay alive and unmoved until the call ends, as SG_IO returns only then. Nothing keeps the pointers.
         unsafe { rustix::ioctl::ioctl(&self.file, call) }.map_err(refusal)?;
         let missing = usize::try_from(header.residual_bytes).unwrap_or(0).min(data.len());
         data.truncate(data.len() - missing);

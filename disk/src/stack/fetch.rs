@@ -1,6 +1,6 @@
 //! One stack's part of a batch: opening it, reading its checksums and fragments, checking each fragment.
 //!
-//! Invariant: nothing here outlives its request; all results go back to the reader, which alone decides.
+//! Invariant: nothing here outlives its request; all results go to the reader, which alone decides.
 
 use super::flaw::Flaw;
 use super::format::{
@@ -19,12 +19,12 @@ pub(super) struct FetchOrder {
     pub(super) drive: Arc<dyn Drive>,
     pub(super) name: FileName,
     pub(super) batch: StripeBatch,
-    /// The checksum of the stack's header, which its pages must name.
+    /// The checksum of the stack's header, which its pages must have.
     pub(super) header_crc: u32,
-    /// The checksums of the batch's run, if they are known already.
+    /// The checksums of the batch's run, if they are already known.
     pub(super) page: Option<Arc<ChecksumPage>>,
-    /// Where the fragments go; made when it is needed, if there is none: a buffer takes time to make, and a whole set
-    /// of them keeps a thread busy for longer than a drive takes to answer.
+    /// The buffer for the fragments; created when it is needed, if `None`: creating a buffer takes time, and a whole
+    /// set of them keeps a thread busy for longer than a drive takes to answer.
     pub(super) buffer: Option<Buffer>,
     pub(super) meter: Arc<Meter>,
 }
@@ -37,10 +37,9 @@ pub(super) struct Fetched {
 }
 
 pub(super) enum Fetch {
-    /// The fragments, and which of them are good.
+    /// The fragments, each with true if it is good.
     Read { buffer: Buffer, good: Vec<bool> },
-    /// The checksum page is bad, so that the fragments cannot be checked. The buffer, if there was one, was not
-    /// used.
+    /// The checksum page is bad, so the fragments cannot be checked. A given buffer was not used.
     NoChecksums(Option<Buffer>),
     /// The drive does not answer.
     Failed(DriveError),
@@ -48,7 +47,7 @@ pub(super) enum Fetch {
 
 /// Opens the stack with index `index`: its footer, its header, and its last checksum page if that is good.
 /// A stack that is not the expected one is reported as [`DriveError::NotFound`]. So is a stack with an unreadable
-/// header or footer if the drive gives other blocks of it: a bad sector is no reason to do without the drive.
+/// header or footer if the drive returns other blocks of it: a bad sector is no reason to give up the drive.
 pub(super) async fn open(
     blob: &Blob,
     index: u8,
@@ -58,7 +57,7 @@ pub(super) async fn open(
     open_named(blob, (index, &stack_name(blob.id, index)), drive, meter).await
 }
 
-/// The same of a stack under another name.
+/// The same for a stack under another name.
 pub(super) async fn open_named(
     blob: &Blob,
     (index, name): (u8, &FileName),
@@ -67,7 +66,7 @@ pub(super) async fn open_named(
 ) -> Result<StackEnds, DriveError> {
     let mut probed = probe_named(blob, (index, name), drive, meter).await;
     if matches!(&probed, Err(Flaw::Drive(error)) if is_local(error)) {
-        // One call may fail for once; a bad sector fails each time.
+        // A single call may fail once; a bad sector fails each time.
         probed = probe_named(blob, (index, name), drive, meter).await;
     }
     match probed {
@@ -88,7 +87,7 @@ pub(super) struct StackEnds {
     pub(super) provenance: Provenance,
 }
 
-/// Reads the ends of the stack with index `index`, and compares them with what is expected.
+/// Reads the ends of the stack with index `index`, and compares them with the expected ones.
 pub(super) async fn probe(
     blob: &Blob,
     index: u8,
@@ -109,7 +108,7 @@ async fn probe_named(
     if bytes != expected_bytes {
         return Err(Flaw::Length { bytes, expected_bytes });
     }
-    // The end first: the header lies before the first fragment, so that reading it costs no seek of its own.
+    // The end first: the header is just before the first fragment, so reading it costs no extra seek.
     let last_run = shape.runs() - 1;
     let tail = drive.read_at(name, shape.page_offset(last_run), meter.zeroed(2 * BLOCK_BYTES)).await?;
     let footer = Footer::decode(&tail[BLOCK_BYTES..]).map_err(Flaw::Footer)?;
@@ -128,7 +127,7 @@ async fn probe_named(
     Ok(StackEnds { page, footer, provenance: header.provenance })
 }
 
-/// The checksum page that `block` is, if it is the one of this run, written along with the header of that checksum.
+/// The checksum page in `block`, if it belongs to this run and was written with the header of that checksum.
 fn right_page(blob: &Blob, index: u8, run: u64, header_crc: u32, block: &[u8]) -> Option<Arc<ChecksumPage>> {
     let page = ChecksumPage::decode(block).ok()?;
     let first_stripe = run * RUN_STRIPES;
@@ -141,14 +140,14 @@ fn right_page(blob: &Blob, index: u8, run: u64, header_crc: u32, block: &[u8]) -
     is_right.then(|| Arc::new(page))
 }
 
-/// True of an error that concerns some bytes rather than the drive as a whole.
+/// True for an error that concerns some bytes and not the whole drive.
 pub(super) fn is_local(error: &DriveError) -> bool {
     matches!(error, DriveError::Medium { .. } | DriveError::Io { .. })
 }
 
 /// True if some block of the stack in the file `name` can be read, so that an error elsewhere in it is the stack's and
-/// not the drive's. Blocks that are rarely the bad ones come first: a bad one takes a drive seconds. The smallest stack
-/// has four blocks, and each of them is asked for.
+/// not the drive's. Blocks that are rarely bad come first: a bad one takes a drive seconds. The smallest stack has four
+/// blocks, and each of them is read.
 pub(super) async fn answers(blob: &Blob, name: &FileName, drive: &Arc<dyn Drive>) -> bool {
     let (block, footer_at) = (BLOCK_BYTES as u64, Shape::new(blob.code, blob.payload_bytes).footer_offset());
     for offset in [footer_at / 2 / block * block, block, footer_at - block, footer_at, 0] {
@@ -211,8 +210,8 @@ impl FetchOrder {
         }
     }
 
-    /// After an error of the medium: each fragment for itself, so that a bad sector costs one of them and not the
-    /// batch. Takes one fragment more of memory than the bound, on this stack alone.
+    /// After an error of the medium: reads each fragment separately, so that a bad sector costs one fragment and not
+    /// the batch. Takes the memory of one fragment more than the bound, for this stack alone.
     async fn read_one_by_one(self, page: &ChecksumPage, first_error: DriveError) -> Fetch {
         let mut buffer = self.meter.zeroed(self.shape.batch_bytes());
         buffer.set_len(self.shape.len(self.batch));
@@ -234,8 +233,9 @@ impl FetchOrder {
                 Err(error) => return Fetch::Failed(error),
             }
         }
-        // Where not one fragment can be read, that may be their sectors or the drive: another block of the stack tells.
-        // If it can be read, these fragments are bad and no others: other stripes may need the rest of the stack.
+        // If not one fragment can be read, the cause may be their sectors or the drive: another block of the stack
+        // shows which. If that block can be read, only these fragments are bad: other stripes may need the rest of the
+        // stack.
         if answered || answers(&self.blob, &self.name, &self.drive).await {
             Fetch::Read { buffer, good }
         } else {

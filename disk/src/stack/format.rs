@@ -1,5 +1,4 @@
-//! The bytes of a stripe stack: where everything lies, and how headers, checksum pages and footers are read and
-//! written.
+//! The bytes of a stripe stack: the layout, and the encoding of headers, checksum pages and footers.
 //!
 //! `docs/format.md` draws it. In short:
 //!
@@ -7,9 +6,9 @@
 //! header | fragments of run 0 | checksum page 0 | fragments of run 1 | checksum page 1 | ... | footer
 //! ```
 //!
-//! Invariants: everything starts at a multiple of 4 KiB; all lengths follow from the code and the payload's length
-//! alone; every checksum covers the identity of what it protects, so that bytes in the wrong place are as bad as wrong
-//! bytes.
+//! Invariants: everything starts at a multiple of 4 KiB; all lengths follow only from the code and the payload's
+//! length; every checksum covers the identity of the bytes that it protects, so bytes in the wrong place are as bad as
+//! wrong bytes.
 
 use crate::format::{BLOCK_BYTES, BlockDecoder, BlockEncoder, FormatError, crc32c_digest};
 use crate::label::RackUuid;
@@ -22,7 +21,7 @@ pub const RUN_STRIPES: u64 = 960;
 const HEADER_MAGIC: [u8; 8] = *b"LARDSTCK";
 const PAGE_MAGIC: [u8; 8] = *b"LARDSUMS";
 const FOOTER_MAGIC: [u8; 8] = *b"LARDFOOT";
-/// Where the checksums begin in their page.
+/// Offset of the checksums in their page.
 const SUMS_OFFSET: usize = 64;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -33,7 +32,7 @@ const _: () = assert!(SUMS_OFFSET + RUN_STRIPES as usize * 4 <= BLOCK_BYTES - 4,
 pub struct Blob {
     /// The rack it belongs to.
     pub rack: RackUuid,
-    /// Its number, unique in the rack for ever.
+    /// Its number, unique in the rack and never reused.
     pub id: BlobId,
     /// The code it is written in.
     pub code: Code,
@@ -52,7 +51,7 @@ pub fn stack_name(id: BlobId, index: u8) -> FileName {
     FileName::new(name).expect("hexadecimal digits make a file name")
 }
 
-/// The blob and index of the stack called `name`, if that is a stack's name.
+/// The blob and index of the stack called `name`, if it is the name of a stack.
 pub fn stack_of(name: &FileName) -> Option<(BlobId, u8)> {
     let (blob, index) = name.as_str().strip_suffix(".stack")?.split_once('.')?;
     let (number, nonce) = blob.split_once('-')?;
@@ -61,19 +60,19 @@ pub fn stack_of(name: &FileName) -> Option<(BlobId, u8)> {
     (stack_name(blob, index) == *name).then_some((blob, index))
 }
 
-/// The name under which the stack with index `index` of blob `id` is regenerated beside the one that it is to replace.
+/// The name under which stack `index` of blob `id` is regenerated beside the stack that it will replace.
 pub fn spare_name(id: BlobId, index: u8) -> FileName {
     let name = format!("{:016x}-{:016x}.{index:03}.spare", id.number, id.nonce);
     FileName::new(name).expect("hexadecimal digits make a file name")
 }
 
-/// The blob and index of the stack that is regenerated under `name`, if that is the name of such a one.
+/// The blob and index of the stack that is regenerated under `name`, if it is the name of a spare.
 pub fn spare_of(name: &FileName) -> Option<(BlobId, u8)> {
     let stem = name.as_str().strip_suffix(".spare")?;
     stack_of(&FileName::new(format!("{stem}.stack"))?)
 }
 
-/// Where everything lies in the stacks of a payload.
+/// The layout of the stacks of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     code: Code,
@@ -94,7 +93,7 @@ impl Shape {
         Self { code, payload_bytes }
     }
 
-    /// Stripes of the blob: all of them full, but for the last.
+    /// Stripes of the blob; all but the last are full.
     pub(crate) fn stripes(&self) -> u64 {
         self.payload_bytes.div_ceil(self.code.stripe_bytes())
     }
@@ -103,8 +102,8 @@ impl Shape {
         self.stripes().div_ceil(RUN_STRIPES)
     }
 
-    /// Bytes of each fragment of `stripe`. Those of the last one are as short as k of them hold the rest of the payload
-    /// in whole blocks of 4 KiB.
+    /// Bytes of each fragment of `stripe`. Those of the last stripe are as short as possible for k of them to hold the
+    /// rest of the payload in whole blocks of 4 KiB.
     pub(crate) fn fragment_bytes(&self, stripe: u64) -> usize {
         assert!(stripe < self.stripes(), "the blob has no such stripe");
         if stripe + 1 < self.stripes() {
@@ -114,7 +113,7 @@ impl Shape {
         rest.div_ceil(u64::from(self.code.data)).next_multiple_of(BLOCK) as usize
     }
 
-    /// Where the fragment of `stripe` begins in its stack.
+    /// Offset of the fragment of `stripe` in its stack.
     pub(crate) fn fragment_offset(&self, stripe: u64) -> u64 {
         assert!(stripe < self.stripes(), "the blob has no such stripe");
         BLOCK + stripe * u64::from(self.code.fragment_bytes) + stripe / RUN_STRIPES * BLOCK
@@ -125,7 +124,7 @@ impl Shape {
         ((run + 1) * RUN_STRIPES).min(self.stripes())
     }
 
-    /// Where the checksum page of `run` lies.
+    /// Offset of the checksum page of `run`.
     pub(crate) fn page_offset(&self, run: u64) -> u64 {
         let last = self.run_end(run) - 1;
         self.fragment_offset(last) + self.fragment_bytes(last) as u64
@@ -139,12 +138,12 @@ impl Shape {
         self.footer_offset() + BLOCK
     }
 
-    /// Stripes that one request can hold.
+    /// Maximum number of stripes in one request.
     pub(crate) fn batch_stripes(&self) -> u64 {
         (REQUEST_FRAGMENTS_BYTES / u64::from(self.code.fragment_bytes)).max(1)
     }
 
-    /// Bytes of fragments that the longest request holds.
+    /// Bytes of fragments in the longest request.
     pub(crate) fn batch_bytes(&self) -> usize {
         let stripes = self.batch_stripes().min(self.stripes());
         if stripes == self.stripes() { self.len(StripeBatch { first: 0, stripes }) } else { self.full(stripes) }
@@ -154,7 +153,7 @@ impl Shape {
         stripes as usize * self.code.fragment_bytes as usize
     }
 
-    /// The batch that begins with stripe `first` and ends before `end`, the end of its run, or when it is full.
+    /// The batch from stripe `first` up to `end`, the end of its run, or the maximum size.
     pub(crate) fn batch(&self, first: u64, end: u64) -> StripeBatch {
         let end = end.min(self.run_end(first / RUN_STRIPES)).min(first + self.batch_stripes());
         assert!(first < end, "a batch has at least one stripe");
@@ -166,7 +165,7 @@ impl Shape {
         self.full(batch.stripes - 1) + self.fragment_bytes(batch.first + batch.stripes - 1)
     }
 
-    /// Where in a batch's buffer the fragment of `stripe` lies.
+    /// The place of the fragment of `stripe` in a batch's buffer.
     pub(crate) fn within(&self, batch: StripeBatch, stripe: u64) -> std::ops::Range<usize> {
         assert!(batch.first <= stripe && stripe < batch.end(), "the stripe is one of the batch");
         let start = self.full(stripe - batch.first);
@@ -190,7 +189,7 @@ impl StripeBatch {
     }
 }
 
-/// A blob's id as it stands in every block and checksum: number, then nonce.
+/// A blob's id as stored in every block and checksum: number, then nonce.
 fn id_bytes(id: BlobId) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&id.number.to_le_bytes());
@@ -198,7 +197,7 @@ fn id_bytes(id: BlobId) -> [u8; 16] {
     bytes
 }
 
-/// The checksum of a fragment, which covers whose fragment it is.
+/// The checksum of a fragment, which also covers the fragment's identity.
 pub(crate) fn fragment_sum(blob: &Blob, index: u8, stripe: u64, fragment: &[u8]) -> u32 {
     let mut identity = [0; 41];
     identity[..16].copy_from_slice(&blob.rack.0);
@@ -211,16 +210,16 @@ pub(crate) fn fragment_sum(blob: &Blob, index: u8, stripe: u64, fragment: &[u8])
     digest.finalize() as u32
 }
 
-/// The origin of a blob, as its stacks record it for a recovery without the catalog.
+/// The origin of a blob, as recorded in its stacks for a recovery without the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Provenance {
-    /// The catalog's commit sequence number when the blob was begun: everything with a higher one is newer.
+    /// The catalog's commit sequence number at the start of the blob: everything with a higher number is newer.
     pub sequence: u64,
-    /// The run of the server that wrote the blob, by its random number; 0 if not known.
+    /// The run of the server that wrote the blob, by its random number; 0 if unknown.
     pub run: u64,
-    /// When the blob was begun, in milliseconds of the Unix epoch.
+    /// Time at which the blob was started, in milliseconds of the Unix epoch.
     pub written_ms: u64,
-    /// The group that it was written to.
+    /// The group it was written to.
     pub group: GroupId,
     /// The class of that group.
     pub class: ClassId,
@@ -229,13 +228,13 @@ pub struct Provenance {
 /// The first block of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The blob that it is a stack of.
+    /// The blob it is a stack of.
     pub blob: Blob,
-    /// Which of the blob's stacks: below k for data, from k for parity.
+    /// The index among the blob's stacks: below k for data, from k for parity.
     pub index: u8,
     /// The origin of the blob.
     pub provenance: Provenance,
-    /// The drive of each of the blob's k + r stacks when it was written, in stack order.
+    /// The drive of each of the blob's k + r stacks at the time of writing, in stack order.
     pub drives: Vec<DriveId>,
 }
 
@@ -264,7 +263,7 @@ impl Header {
         writer.seal();
     }
 
-    /// The header that `block` is.
+    /// The header in `block`.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
         let mut reader = BlockDecoder::open(block, HEADER_MAGIC, "header of a stack")?;
         let [index, data, parity, reserved] = reader.take();
@@ -286,12 +285,12 @@ impl Header {
     }
 }
 
-/// The last block of a stack: it is there once everything before it is on the medium.
+/// The last block of a stack, written after everything before it is on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// The blob, as in the header.
     pub blob: Blob,
-    /// Which stack, as in the header.
+    /// The stack's index, as in the header.
     pub index: u8,
     /// CRC-64/NVME of the payload.
     pub payload_crc64: u64,
@@ -315,7 +314,7 @@ impl Footer {
         writer.seal();
     }
 
-    /// The footer that `block` is.
+    /// The footer in `block`.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
         let mut reader = BlockDecoder::open(block, FOOTER_MAGIC, "footer of a stack")?;
         let [index, data, parity, reserved] = reader.take();
@@ -332,13 +331,13 @@ impl Footer {
     }
 }
 
-/// An error unless there can be such a blob, and such a stack of it.
+/// Checks that a blob of this kind, and this stack of it, can exist.
 fn check_blob(blob: &Blob, index: u8) -> Result<(), FormatError> {
     let code = blob.code;
     check(code.data >= 1 && code.stacks() <= 255, "code")?;
     check(usize::from(index) < code.stacks(), "index")?;
     check(code.fragment_bytes >= 4096 && code.fragment_bytes.is_multiple_of(4096), "fragment length")?;
-    // Far above what any drive holds, and low enough for all lengths that follow from it.
+    // Far above the capacity of any drive, and low enough for all lengths that follow from it.
     check((1..1 << 56).contains(&blob.payload_bytes), "payload length")
 }
 
@@ -349,7 +348,7 @@ pub struct ChecksumPage {
     pub rack: RackUuid,
     /// The blob, as in the header.
     pub id: BlobId,
-    /// Which stack, as in the header.
+    /// The stack's index, as in the header.
     pub index: u8,
     /// The run's first stripe, a multiple of [`RUN_STRIPES`].
     pub first_stripe: u64,
@@ -378,7 +377,7 @@ impl ChecksumPage {
         writer.seal();
     }
 
-    /// The page that `block` is.
+    /// The page in `block`.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
         let mut reader = BlockDecoder::open(block, PAGE_MAGIC, "checksum page")?;
         let index = reader.u8();

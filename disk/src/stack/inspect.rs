@@ -1,10 +1,9 @@
 //! Inspecting the stacks of a blob for flaws.
 //!
-//! The quick form reads the ends of each stack; the deep form reads everything, compares each fragment with its
-//! checksum and the parity fragments with what the data fragments make.
+//! The quick form reads the ends of each stack; the deep form reads everything, and compares each fragment with its
+//! checksum and the parity fragments with the data fragments.
 //!
-//! Both change nothing, whatever they find. A scrub reads a part in the deep way, and writes fragments that are bad
-//! anew where they lie.
+//! Both change nothing, for any finding. A scrub reads a part in the deep way, and rewrites bad fragments in place.
 
 use super::fetch::{answers, is_local, probe};
 use super::flaw::Flaw;
@@ -26,8 +25,8 @@ pub struct Inspection {
     pub payload: Result<(), StackError>,
 }
 
-/// Reads the ends of the stacks of `blob`, which should lie on `drives`, in stack order. `None` among them is a drive
-/// that cannot be used. (The drives that a header names are those of when its stack was written, and not compared.)
+/// Reads the ends of the stacks of `blob`, which should be on `drives`, in stack order. `None` means a drive that
+/// cannot be used. (The drives in a header are those at the time of writing, and are not compared.)
 pub async fn inspect(blob: Blob, drives: &[Option<Arc<dyn Drive>>]) -> Inspection {
     assert_eq!(drives.len(), blob.code.stacks(), "a blob lies on k + r drives");
     let meter = Arc::new(Meter::default());
@@ -56,8 +55,8 @@ pub async fn inspect(blob: Blob, drives: &[Option<Arc<dyn Drive>>]) -> Inspectio
     Inspection { flaws, payload }
 }
 
-/// As [`inspect`], and then reads everything and passes the payload to `sink`: each fragment is compared with its
-/// checksum, the parity with the data, the payload with its checksum.
+/// As [`inspect`], then reads everything and passes the payload to `sink`: each fragment is compared with its checksum,
+/// the parity with the data, the payload with its checksum.
 pub async fn inspect_deeply(blob: Blob, drives: &[Option<Arc<dyn Drive>>], sink: &mut dyn PayloadSink) -> Inspection {
     let mut found = inspect(blob, drives).await;
     if found.payload.is_err() {
@@ -73,22 +72,22 @@ pub async fn inspect_deeply(blob: Blob, drives: &[Option<Arc<dyn Drive>>], sink:
     found
 }
 
-/// What a scrub has found of a part of a blob.
+/// The findings of a scrub on a part of a blob.
 #[derive(Debug)]
 pub struct ScrubFindings {
-    /// The outcome of each stack, by index; unused where there is no drive.
+    /// The outcome of each stack, by index; unused for a missing drive.
     pub outcomes: Vec<StackOutcome>,
-    /// The flaws that are left, by stack index.
+    /// The remaining flaws, by stack index.
     pub flaws: Vec<(u8, Flaw)>,
-    /// An error if some stripe has too few good fragments, if the part cannot be read to its end, or is wrong.
+    /// An error if some stripe has too few good fragments, or if the part cannot be read to its end, or is wrong.
     pub payload: Result<(), StackError>,
     /// The payload bytes of stripes with too few good fragments; neighbours are one range.
     pub lost: Vec<Range<u64>>,
 }
 
-/// Reads the payload bytes `part` of `blob` from all stacks that are there, as [`inspect_deeply`] does; fragments that
-/// are bad are written anew where they lie. Goes on behind stripes that are lost. The checksum of the payload as a
-/// whole is compared if the part is all of it.
+/// Reads the payload bytes `part` of `blob` from all available stacks, as [`inspect_deeply`] does, and rewrites bad
+/// fragments in place. Continues after lost stripes. The checksum of the whole payload is compared if the part is all
+/// of it.
 pub async fn scrub(blob: Blob, drives: &[Option<Arc<dyn Drive>>], part: Range<u64>) -> ScrubFindings {
     let mut found = inspect(blob, drives).await;
     let mut lost = Vec::new();
@@ -118,7 +117,7 @@ pub async fn scrub(blob: Blob, drives: &[Option<Arc<dyn Drive>>], part: Range<u6
         let outcome = &mut outcomes[usize::from(*index)];
         *outcome = match flaw {
             Flaw::NoDrive => StackOutcome::Unused,
-            Flaw::Unread(_) => continue, // the reader's outcome says more
+            Flaw::Unread(_) => continue, // the reader's outcome has more detail
             Flaw::Drive(error) => match &drives[usize::from(*index)] {
                 Some(drive) if is_local(error) && answers(&blob, &stack_name(blob.id, *index), drive).await => {
                     StackOutcome::StackBad
@@ -131,7 +130,7 @@ pub async fn scrub(blob: Blob, drives: &[Option<Arc<dyn Drive>>], part: Range<u6
     ScrubFindings { outcomes, flaws: found.flaws, payload: found.payload, lost }
 }
 
-/// Reads `part`, and goes on behind each stripe that is lost. The first error, if there was one.
+/// Reads `part`, and continues after each lost stripe. Returns the first error, if any.
 async fn read_beyond_losses(
     blob: &Blob,
     reader: &mut StackReader,
@@ -167,7 +166,7 @@ fn usable(drives: &[Option<Arc<dyn Drive>>]) -> (Stacks, Vec<u8>) {
 }
 
 impl Inspection {
-    /// Adds what `reader`, of the stacks `indices`, has found.
+    /// Adds the findings of `reader`, which reads the stacks `indices`.
     fn add_flaws(&mut self, reader: &StackReader, indices: &[u8]) {
         for ((&index, outcome), bad) in indices.iter().zip(reader.outcomes()).zip(reader.bad_fragments()) {
             let known = self.flaws.iter().any(|(flawed, flaw)| *flawed == index && !matches!(flaw, Flaw::Page));

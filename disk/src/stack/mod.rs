@@ -1,8 +1,8 @@
-//! Stripe stacks: the format in which a blob lies on k + r drives (Pelican, section 3).
+//! Stripe stacks: the format of a blob on k + r drives (Pelican, section 3).
 //!
 //! - [`StackWriter`] writes a blob as k + r stacks, one to each drive, and syncs them.
-//! - [`StackReader`] reads any range of it, checks every fragment it reads, rebuilds and repairs what is bad.
-//! - [`rebuild`] regenerates one stack from the others, [`copy`] copies one, [`look`] finds one where it lay,
+//! - [`StackReader`] reads any range of it, checks every fragment it reads, rebuilds and repairs bad ones.
+//! - [`rebuild`] regenerates one stack from the others, [`copy`] copies one, [`look`] finds one at its former place,
 //!   [`verify_stack`] reads one back.
 //! - [`verify`] reads back a blob that was just written; [`remove`] removes exactly that blob.
 //! - [`pass_over`] takes the time of a read, and delivers nothing.
@@ -12,9 +12,9 @@
 //! - [`stack_bytes`] is the length that a stack will have; [`Header`], [`ChecksumPage`] and [`Footer`] are its blocks.
 //!
 //! Invariants: no transfer holds more than 2 x (k + r) x [`REQUEST_BYTES`](crate::REQUEST_BYTES) in buffers (for
-//! fragments of up to 1 MiB; a rebuild holds a stripe and a request more); bytes are given out only if their fragment's
-//! checksum matches, or if they were rebuilt from k fragments whose checksums match; a stack that is complete is never
-//! overwritten but to repair it.
+//! fragments of up to 1 MiB; a rebuild holds a stripe and a request more); bytes are delivered only if their fragment's
+//! checksum matches, or if they were rebuilt from k fragments whose checksums match; a complete stack is overwritten
+//! only to repair it.
 
 mod fetch;
 mod flaw;

@@ -8,26 +8,26 @@ use model::BlobId;
 pub enum StackOutcome {
     /// Every request succeeded.
     Fine,
-    /// It was not used, since the others sufficed.
+    /// It was not used, since the others were sufficient.
     Unused,
-    /// Some fragments failed their checksum or could not be read; so many were repaired in place.
+    /// Some fragments failed their checksum or could not be read; this number of them were repaired in place.
     Repaired {
-        /// How many fragments.
+        /// The number of fragments.
         fragments: u32,
     },
     /// The stack is missing, incomplete, damaged beyond repair in place, or another blob's; the drive itself answers.
     StackBad,
     /// The drive has no room.
     Full,
-    /// The drive answered with this error.
+    /// The drive returned this error.
     Failed(String),
     /// The drive did not answer in time.
     NoAnswer,
-    /// It could not be used: the process has too many files open. Not the drive's fault.
+    /// It could not be used: the process has too many open files. Not the drive's fault.
     NotAsked,
 }
 
-/// The result of a transfer, and the outcome of each stack in the order in which they were given.
+/// The result of a transfer, and the outcome of each stack in the given order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report<T> {
     /// The result of the transfer.
@@ -42,12 +42,12 @@ pub enum StackError {
     /// At least one stack could not be written.
     #[error("not every stack could be written")]
     WriteFailed,
-    /// More or fewer bytes came than were announced.
+    /// More or fewer bytes arrived than were announced.
     #[error("{announced} payload bytes were announced, and {got} came")]
     WrongLength {
-        /// How many were announced.
+        /// The number of announced bytes.
         announced: u64,
-        /// How many came, or would have come at least.
+        /// The number of bytes that arrived, or at least would have.
         got: u64,
     },
     /// Too few stacks can be read; the others may come back, and would be enough.
@@ -55,15 +55,15 @@ pub enum StackError {
     TooFewStacks {
         /// k.
         need: u8,
-        /// How many can be read.
+        /// The number of readable stacks.
         good: u8,
     },
     /// Fewer than k good fragments of a stripe are left, and none can come back: its bytes are lost.
     #[error("data of blob {blob} is lost: stripe {stripe} has too few good fragments; bad are those of stacks {bad:?}")]
     DataLost {
-        /// Which blob.
+        /// The blob.
         blob: BlobId,
-        /// Which stripe; the first such one.
+        /// The first lost stripe.
         stripe: u64,
         /// The stacks whose fragment is bad, by index.
         bad: Vec<u8>,
@@ -71,9 +71,9 @@ pub enum StackError {
     /// Every fragment is good, but the payload's checksum is not the expected one.
     #[error("the payload's checksum is {found:016x}, not {expected:016x}")]
     WrongPayload {
-        /// The checksum it should have.
+        /// The expected checksum.
         expected: u64,
-        /// The checksum it has.
+        /// The actual checksum.
         found: u64,
     },
     /// Some stack does not hold the bytes that were written to it.
@@ -85,7 +85,7 @@ pub enum StackError {
 }
 
 impl StackOutcome {
-    /// The outcome for a stack whose drive answered with `error`.
+    /// The outcome for a stack whose drive returned `error`.
     pub(super) fn of(error: &DriveError) -> Self {
         match error {
             DriveError::NotFound(_) | DriveError::Short(_) | DriveError::Exists(_) => Self::StackBad,

@@ -1,13 +1,14 @@
 //! The stand-in for [`StackReader`](super::StackReader) in runs that need a read's time and not its bytes.
 //!
-//! It asks the drives for what the reader asks them for, in the same order: both ends of each stack, then batches of
+//! It sends the drives the same requests as the reader, in the same order: both ends of each stack, then batches of
 //! stripes from all of them at once, with the checksum page of a run before its fragments. Only the drives' time
 //! passes; nothing is checked, decoded or repaired, and the receiver gets numbers of bytes.
 //!
-//! 1. The first batch is as long as the reader's, so that the first byte comes as soon as it would.
+//! 1. The first batch is as long as the reader's, so the first byte comes as soon as it would.
 //! 2. Later ones may be longer: a batch is sent while it is being read, as the reader's many short ones would be.
 //!
-//! Invariant: as many drives as the policy says are asked, each for all fragments of the stripes in question.
+//! Invariant: the policy determines the number of drives that are read, each for all fragments of the stripes in
+//! question.
 
 use super::format::{Blob, RUN_STRIPES, Shape, StripeBatch, stack_name};
 use super::outcome::{Report, StackError, StackOutcome};
@@ -20,18 +21,18 @@ use std::sync::Arc;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Takes a payload of which only the length is known.
+/// Takes a payload with only its length.
 pub trait PassSink: Send {
     /// Takes the next `bytes` bytes.
     fn pass(&mut self, bytes: u64) -> BoxFuture<'_, Result<(), SinkClosed>>;
 }
 
-/// The part of a payload that is to be passed over.
+/// The part of a payload that is passed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passage {
     /// Payload bytes.
     pub range: Range<u64>,
-    /// Bytes of fragments that one request to a drive has at most, once the first batch is there.
+    /// Maximum bytes of fragments per request to a drive, after the first batch.
     pub request_bytes: u64,
 }
 
@@ -42,7 +43,7 @@ struct Passed {
     outcome: StackOutcome,
 }
 
-/// Lets the time pass that reading the payload bytes of `passage` takes, from these `stacks`, each given by its index
+/// Lets the time pass that a read of the payload bytes of `passage` takes from these `stacks`, each given by its index
 /// and drive.
 pub async fn pass_over(
     blob: Blob,
@@ -116,19 +117,19 @@ impl Passing {
         Ok(())
     }
 
-    /// Asks for the fragments of `batch`.
+    /// Requests the fragments of `batch`.
     async fn ask_for(&mut self, batch: StripeBatch) -> Result<(), StackError> {
         self.ask(self.shape.fragment_offset(batch.first), self.shape.len(batch) as u64).await
     }
 
-    /// The batch that begins with stripe `first`, of at most `request_bytes` bytes unless the reader's is longer.
+    /// The batch from stripe `first` on, of at most `request_bytes` bytes unless the reader's is longer.
     fn longer(&self, first: u64, end: u64, request_bytes: u64) -> StripeBatch {
         let stripes = (request_bytes / u64::from(self.blob.code.fragment_bytes)).max(self.shape.batch_stripes());
         let run_end = self.shape.run_end(first / RUN_STRIPES);
         StripeBatch { first, stripes: stripes.min(end - first).min(run_end - first) }
     }
 
-    /// Asks all stacks that take part for the same bytes. A drive that fails takes part no more.
+    /// Requests the same bytes from all participating stacks. A drive that fails no longer participates.
     async fn ask(&mut self, offset: u64, bytes: u64) -> Result<(), StackError> {
         let fine = self.stacks.iter_mut().filter(|stack| stack.outcome == StackOutcome::Fine);
         join_all(fine.map(|stack| async {

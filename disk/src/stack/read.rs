@@ -1,13 +1,13 @@
 //! Reading a blob.
 //!
-//! 1. Each stack that is to be read is opened: footer, last checksum page and header are read and compared with what is
-//!    expected.
-//! 2. Batches of stripes are fetched from all chosen stacks at once, each fragment checked; while one batch is given
-//!    out the next one is being fetched.
-//! 3. Where fewer than k fragments of a stripe are good, further stacks are fetched for that batch; then missing
-//!    fragments are rebuilt, and those that were bad are written back to where they came from.
+//! 1. Each stack that is read is opened: footer, last checksum page and header are read and compared with the expected
+//!    ones.
+//! 2. Batches of stripes are fetched from all chosen stacks at once, and each fragment is checked; while one batch is
+//!    delivered the next one is being fetched.
+//! 3. If fewer than k fragments of a stripe are good, further stacks are fetched for that batch; then missing fragments
+//!    are rebuilt, and bad ones are written back to their places.
 //!
-//! Invariants: see [`stack`](super); and a fragment is only written back if it matches the checksum that was there
+//! Invariants: see [`stack`](super); and a fragment is written back only if it matches the checksum that was there
 //! before.
 
 use super::fetch::{Fetch, FetchOrder, Fetched, StackEnds, open};
@@ -23,12 +23,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Which stacks are read when all of them are good.
+/// The stacks that are read when all of them are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// All k + r, so that each is checked (Pelican's policy).
     All,
-    /// The first k, and others only when one of them mark_failed.
+    /// The first k, and others only if one of them fails.
     K,
 }
 
@@ -54,9 +54,9 @@ impl PayloadSink for Vec<u8> {
 enum SourceState {
     Unopened,
     Open,
-    /// Unusable for good: the drive answers, but not with this stack.
+    /// Permanently unusable: the drive answers, but not with this stack.
     Bad,
-    /// The drive does not answer, and may do so another time; with its failure.
+    /// The drive does not answer now, but may later; with its failure.
     Failed(StackOutcome),
 }
 
@@ -73,7 +73,7 @@ struct StackSource {
     repaired: u32,
     /// It has damage that was not repaired.
     unsound: bool,
-    /// Fragments found bad and not repaired, those whose checksums cannot be read included.
+    /// Fragments found bad and not repaired, including those with unreadable checksums.
     bad: u64,
 }
 
@@ -84,11 +84,11 @@ pub struct StackReader {
     codec: Codec,
     policy: Policy,
     repairs: bool,
-    /// Set if parity is to be computed again and compared: by stack index, the first stripe where it differs.
+    /// Set if parity is recomputed and compared: by stack index, the first stripe with a difference.
     parity: Option<BTreeMap<u8, u64>>,
     stacks: Vec<StackSource>,
     payload_crc64: u64,
-    /// The origin of the blob, from the first stack that was opened.
+    /// The origin of the blob, from the first opened stack.
     provenance: Option<Provenance>,
     /// Buffers that wait for their next use.
     free: Vec<Buffer>,
@@ -98,7 +98,7 @@ pub struct StackReader {
 /// The fragments of a batch that were fetched.
 struct Arrived {
     batch: StripeBatch,
-    /// By stack index: the buffer, and which of its fragments are good.
+    /// By stack index: the buffer, and for each of its fragments true if it is good.
     by_index: Vec<Option<(Buffer, Vec<bool>)>>,
 }
 
@@ -132,32 +132,32 @@ impl StackReader {
         Report { result: opened.map(|()| reader), outcomes }
     }
 
-    /// Repairs nothing, so that bad fragments are only found and counted.
+    /// Disables repairs, so that bad fragments are only found and counted.
     #[must_use]
     pub fn without_repairs(mut self) -> Self {
         self.repairs = false;
         self
     }
 
-    /// Derives the parity of each stripe whose fragments are all good, and compares.
+    /// Recomputes the parity of each stripe whose fragments are all good, and compares it.
     #[must_use]
     pub(super) fn with_parity_checked(mut self) -> Self {
         self.parity = Some(BTreeMap::new());
         self
     }
 
-    /// By stack index, the first stripe whose parity fragment is not what its data fragments make.
+    /// By stack index, the first stripe whose parity fragment does not fit its data fragments.
     pub(super) fn wrong_parity(&self) -> impl Iterator<Item = (u8, u64)> {
         self.parity.iter().flatten().map(|(index, stripe)| (*index, *stripe))
     }
 
-    /// How many fragments of each stack were found bad and left so, in the order in which they were given.
+    /// The number of fragments of each stack that were found bad and not repaired, in the given order.
     pub(super) fn bad_fragments(&self) -> Vec<u64> {
         self.stacks.iter().map(|stack| stack.bad).collect()
     }
 
-    /// Gives the payload bytes of `range` to `sink`, reading only the stripes they lie in. Bytes that were given out
-    /// before an error are right.
+    /// Passes the payload bytes of `range` to `sink`, reading only the stripes that contain them. Bytes that were
+    /// passed before an error are right.
     pub async fn read(&mut self, range: Range<u64>, sink: &mut dyn PayloadSink) -> Result<(), StackError> {
         assert!(range.end <= self.blob.payload_bytes, "the range lies within the payload");
         if range.is_empty() {
@@ -188,22 +188,22 @@ impl StackReader {
         if whole && expected != found { Err(StackError::WrongPayload { expected, found }) } else { Ok(()) }
     }
 
-    /// CRC-64/NVME of the payload, as the footers have it.
+    /// CRC-64/NVME of the payload, from the footers.
     pub fn payload_crc64(&self) -> u64 {
         self.payload_crc64
     }
 
-    /// Where the blob comes from, as its headers have it.
+    /// The origin of the blob, from its headers.
     pub(super) fn provenance(&self) -> Provenance {
         self.provenance.expect("at least k stacks of a reader are open")
     }
 
-    /// The outcome of each stack so far, in the order in which they were given.
+    /// The outcome of each stack so far, in the given order.
     pub fn outcomes(&self) -> Vec<StackOutcome> {
         self.stacks.iter().map(StackSource::outcome).collect()
     }
 
-    /// The most bytes that the buffers of this transfer ever held at once.
+    /// The maximum number of bytes that the buffers of this transfer held at once.
     pub fn peak_buffer_bytes(&self) -> usize {
         self.meter.peak_bytes()
     }
@@ -212,7 +212,7 @@ impl StackReader {
         (0..self.blob.code.stacks()).map(|_| None).collect()
     }
 
-    /// Opens the stacks of the policy, and others in place of those that turn out bad.
+    /// Opens the stacks of the policy, and others in place of bad ones.
     async fn open_enough(&mut self) -> Result<(), StackError> {
         let need = usize::from(self.blob.code.data);
         loop {
@@ -256,7 +256,7 @@ impl StackReader {
         }
     }
 
-    /// Places of the stacks to read from by default.
+    /// Places of the stacks that are read by default.
     fn chosen(&self) -> Vec<usize> {
         let open = self.stacks.iter().enumerate().filter(|(_, stack)| matches!(stack.state, SourceState::Open));
         let mut open: Vec<usize> = open.map(|(at, _)| at).collect();
@@ -357,7 +357,7 @@ impl StackReader {
         StackError::DataLost { blob: self.blob.id, stripe, bad }
     }
 
-    /// Rebuilds missing fragments, passes the wanted bytes to the sink, repairs bad fragments.
+    /// Rebuilds missing fragments, passes the requested bytes to the sink, repairs bad fragments.
     async fn give_out(
         &mut self,
         mut arrived: Arrived,
@@ -395,8 +395,8 @@ impl StackReader {
         Ok(())
     }
 
-    /// Rebuilds the fragments of `stripe` that are bad or did not come: the bad ones in place, the others in `scratch`,
-    /// which has one buffer for each stack that did not come, in the order of their indices.
+    /// Rebuilds the fragments of `stripe` that are bad or missing: the bad ones in place, the others in `scratch`,
+    /// which has one buffer for each missing stack, in the order of their indices.
     fn rebuild(&mut self, arrived: &mut Arrived, stripe: u64, scratch: &mut Vec<Buffer>) -> Result<(), StackError> {
         while scratch.len() < arrived.by_index.iter().filter(|slot| slot.is_none()).count() {
             scratch.push(self.free_buffer());
@@ -423,7 +423,7 @@ impl StackReader {
         self.check_rebuilt(arrived, stripe)
     }
 
-    /// Derives the parity of a stripe whose data fragments are good, and compares it with what came.
+    /// Recomputes the parity of a stripe whose data fragments are good, and compares it with the fetched parity.
     fn check_parity(&mut self, arrived: &Arrived, stripe: u64) {
         let part = self.shape.within(arrived.batch, stripe);
         let (data, parity) = arrived.by_index.split_at(self.blob.code.data.into());
@@ -438,7 +438,7 @@ impl StackReader {
         }
     }
 
-    /// A fragment that was bad and has been rebuilt must have the checksum that is on its drive.
+    /// Checks that a bad fragment, once rebuilt, has the checksum on its drive.
     fn check_rebuilt(&self, arrived: &Arrived, stripe: u64) -> Result<(), StackError> {
         for index in arrived.bad(stripe) {
             let Some((buffer, _)) = &arrived.by_index[usize::from(index)] else { continue };
@@ -453,8 +453,7 @@ impl StackReader {
         Ok(())
     }
 
-    /// Writes bad fragments back, now that they are rebuilt. Uses up the buffers: each fragment is moved to the front
-    /// of its own.
+    /// Writes back the rebuilt bad fragments. Uses up the buffers: each fragment is moved to the front of its buffer.
     async fn repair(&mut self, arrived: Arrived) {
         let batch = arrived.batch;
         for (index, slot) in arrived.by_index.into_iter().enumerate() {
@@ -529,7 +528,7 @@ impl StackSource {
 }
 
 impl Arrived {
-    /// The stripe with the fewest good fragments, and how many it has.
+    /// The stripe with the fewest good fragments, and their number.
     fn worst(&self) -> Option<(u64, usize)> {
         let good = |stripe: u64| {
             let at = (stripe - self.batch.first) as usize;
@@ -538,7 +537,7 @@ impl Arrived {
         (self.batch.first..self.batch.end()).map(|stripe| (stripe, good(stripe))).min_by_key(|(_, good)| *good)
     }
 
-    /// The stacks whose fragment of `stripe` came and is bad.
+    /// The stacks whose fragment of `stripe` was fetched and is bad.
     fn bad(&self, stripe: u64) -> Vec<u8> {
         let at = (stripe - self.batch.first) as usize;
         let bad = |slot: &Option<(Buffer, Vec<bool>)>| slot.as_ref().is_some_and(|(_, good)| !good[at]);
@@ -550,7 +549,7 @@ impl Arrived {
         self.by_index[..usize::from(data)].iter().all(Option::is_some) && self.bad(stripe).is_empty()
     }
 
-    /// The fragment of a data stack: from what came, or from `scratch`.
+    /// The fragment of a data stack: fetched, or from `scratch`.
     fn fragment<'a>(&'a self, index: usize, scratch: &'a [Buffer], part: Range<usize>, stripe: u64) -> &'a [u8] {
         assert!(self.batch.first <= stripe && stripe < self.batch.end(), "the stripe is of this batch");
         if let Some((buffer, _)) = &self.by_index[index] {
@@ -562,7 +561,7 @@ impl Arrived {
     }
 }
 
-/// The value that most of `values` have; of several, the first. 0 if there is none.
+/// The most frequent of `values`; of several, the first. 0 without values.
 pub(super) fn most_frequent(values: &[u64]) -> u64 {
     let count = |value: u64| values.iter().filter(|other| **other == value).count();
     values.iter().rev().copied().max_by_key(|value| count(*value)).unwrap_or(0)

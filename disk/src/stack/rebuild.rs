@@ -1,14 +1,14 @@
 //! Regenerating one stack of a blob from the others, or copying it to another drive.
 //!
-//! 1. The blob is read like for a client: every fragment that is used is checked against its checksum, and in the end
-//!    the payload as a whole against its own.
-//! 2. Each stripe gives the one fragment that is wanted: a data fragment as it is, a parity fragment by encoding the
-//!    stripe. The new stack is the lost one again, byte by byte, but that its header names the drives of now.
-//!    What is copied is read alone: each fragment is checked against its checksum, and written as it is.
+//! 1. The blob is read as for a client: every used fragment is checked against its checksum, and at the end the whole
+//!    payload against its own.
+//! 2. Each stripe yields the required fragment: a data fragment directly, a parity fragment by encoding the stripe. The
+//!    new stack equals the lost one byte by byte, except that its header has the present drives. A copied stack is read
+//!    alone: each fragment is checked against its checksum, and written unchanged.
 //! 3. Fragments and checksum pages are synced; only then the footer is written, and synced.
 //!
-//! Invariants: the footer is written only if the whole payload was right; on a failure the new file is removed. Memory:
-//! what a read and a write take.
+//! Invariants: the footer is written only if the whole payload was right; after a failure the new file is removed.
+//! Memory: that of a read and a write.
 
 use super::fetch::{Fetch, FetchOrder, StackEnds, open_named};
 use super::format::{Blob, ChecksumPage, RUN_STRIPES, Shape, StripeBatch, spare_name, stack_name};
@@ -18,8 +18,8 @@ use super::write::{Lost, StackWriter, Written};
 use crate::{Buffer, Drive, FileName, Meter};
 use std::sync::Arc;
 
-/// Regenerates a stack of `blob` from `stacks`, each given by its index and drive, and syncs it. A file that an earlier
-/// attempt has left on the target is replaced. The target's outcome comes last.
+/// Regenerates a stack of `blob` from `stacks`, each given by its index and drive, and syncs it. A file of an earlier
+/// attempt on the target is replaced. The target's outcome comes last.
 pub async fn rebuild(blob: Blob, stacks: Vec<(u8, Arc<dyn Drive>)>, policy: Policy, lost: Lost) -> Report<Written> {
     assert!(stacks.iter().all(|(index, _)| *index != lost.index), "a lost stack is not read");
     let opened = StackReader::open(blob, stacks, policy).await;
@@ -44,7 +44,7 @@ pub async fn rebuild(blob: Blob, stacks: Vec<(u8, Arc<dyn Drive>)>, policy: Poli
     };
     let is_right = |written: &Written| written.payload_crc64 == reader.payload_crc64();
     assert!(result.as_ref().map_or(true, is_right), "what was read and found right was written");
-    // A sink that closes is our own, and closes because its drive does not take what it is given.
+    // Only our own sink closes, when its drive fails a write.
     let result = result.map_err(|error| match error {
         StackError::SinkClosed => StackError::WriteFailed,
         other => other,
@@ -52,9 +52,9 @@ pub async fn rebuild(blob: Blob, stacks: Vec<(u8, Arc<dyn Drive>)>, policy: Poli
     Report { result, outcomes: reader.outcomes().into_iter().chain(outcome).collect() }
 }
 
-/// Reads and checks all of stack `index` of `blob` on `drive`, where it may lie or not, and syncs it: who wrote it may
-/// not have come to that. The outcomes are those of the drive as source and as target: the second is not used if the
-/// stack is not there.
+/// Reads and checks all of stack `index` of `blob`, which may be on `drive` or not, and syncs it: its writer may have
+/// been interrupted before the sync. The outcomes are those of the drive as source and as target: the latter is unused
+/// if the stack is missing.
 pub async fn look(blob: Blob, index: u8, drive: &Arc<dyn Drive>) -> Report<Written> {
     let unread = |outcome| {
         let error = StackError::TooFewStacks { need: 1, good: 0 };
@@ -79,9 +79,9 @@ pub async fn look(blob: Blob, index: u8, drive: &Arc<dyn Drive>) -> Report<Writt
     Report { result: Ok(written), outcomes: vec![StackOutcome::Fine; 2] }
 }
 
-/// Copies stack `lost.index` of `blob` from `source`, where it can be read, and syncs the copy; like [`rebuild`]
-/// otherwise. A fragment that is not right ends it: it takes the other stacks to make up for that. The outcomes are
-/// those of source and target.
+/// Copies stack `lost.index` of `blob` from `source`, where it can be read, and syncs the copy; otherwise like
+/// [`rebuild`]. A wrong fragment ends it: only the other stacks can replace that. The outcomes are those of source and
+/// target.
 pub async fn copy(blob: Blob, source: Arc<dyn Drive>, lost: Lost) -> Report<Written> {
     assert!(!lost.beside, "what can be copied is not damaged");
     let unread = |outcome, of_target| {
@@ -115,13 +115,13 @@ pub async fn copy(blob: Blob, source: Arc<dyn Drive>, lost: Lost) -> Report<Writ
     }
 }
 
-/// Reads back all of the stack with index `index` and checks every fragment; its footer must be that of a blob with
-/// this checksum.
+/// Reads back all of the stack with index `index` and checks every fragment; its footer must belong to a blob with this
+/// checksum.
 pub async fn verify_stack(blob: Blob, index: u8, drive: &Arc<dyn Drive>, payload_crc64: u64) -> StackOutcome {
     verify_named(blob, (index, stack_name(blob.id, index)), drive, payload_crc64).await
 }
 
-/// The same of a stack that was regenerated beside the one that it is to replace.
+/// The same for a stack that was regenerated beside the stack that it will replace.
 pub async fn verify_spare(blob: Blob, index: u8, drive: &Arc<dyn Drive>, payload_crc64: u64) -> StackOutcome {
     verify_named(blob, (index, spare_name(blob.id, index)), drive, payload_crc64).await
 }
@@ -176,7 +176,7 @@ impl Batches {
         Ok((Self { blob, shape, index, name, drive, header_crc, page, first: 0, buffer: None, meter }, ends))
     }
 
-    /// The next batch and its fragments, each of which is right; `None` behind the last one.
+    /// The next batch and its fragments, which are all right; `None` after the last one.
     async fn next(&mut self) -> Result<Option<(StripeBatch, &[u8])>, StackOutcome> {
         let (blob, shape, index) = (self.blob, self.shape, self.index);
         if self.first == shape.stripes() {

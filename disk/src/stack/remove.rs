@@ -1,14 +1,14 @@
 //! Removing the stacks of a blob, or putting a regenerated one in its place, and nothing else.
 //!
 //! A name alone is no proof: before a file is removed or replaced, its header is read and must show the intended rack,
-//! blob and index. Where there is no header, or another's, the footer decides, and where there is none, the checksum
-//! page before it; that page decides as well where there is no header, and another's footer. A file with none of the
-//! three was never complete, and bears the number and the nonce of this blob in its name: it is what an attempt at this
-//! very stack has left.
+//! blob and index. If there is no header, or another stack's, the footer decides, and without a footer, the checksum
+//! page before it. That page also decides if there is no header, and another stack's footer. A file with none of the
+//! three was never complete; since its name has the number and the nonce of this blob, it was left by an attempt at
+//! exactly this stack.
 //!
-//! Invariants: a file that shows itself to be another's is left where it is, and reported. A block that cannot be read
-//! is none that was never written: where two of the three cannot be, it may be the drive that fails and not the
-//! sectors, nobody knows whose file it is, and it is left as well.
+//! Invariants: a file whose blocks show another stack is left in place, and reported. An unreadable block does not
+//! count as one that was never written: if two of the three are unreadable, the drive may be failing and not the
+//! sectors. Then it is unknown which stack the file is, and it is left, too.
 
 use super::format::{ChecksumPage, Footer, Header, spare_name, spare_of, stack_name, stack_of};
 use super::outcome::StackOutcome;
@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Removes the stacks of blob `id` of `rack` from their drives, each given by its index and drive. One that is not
-/// there counts as removed, and so does one in whose place another's file lies.
+/// Removes the stacks of blob `id` of `rack` from their drives, each given by its index and drive. A missing stack
+/// counts as removed, and so does one whose place is taken by another file.
 pub async fn remove(rack: RackUuid, id: BlobId, stacks: &[(u8, Arc<dyn Drive>)]) -> Vec<StackOutcome> {
     let name = |index: &u8| stack_name(id, *index);
     let removed = join_all(
@@ -36,7 +36,8 @@ pub async fn remove(rack: RackUuid, id: BlobId, stacks: &[(u8, Arc<dyn Drive>)])
     removed.await.into_iter().map(outcome).collect()
 }
 
-/// Removes what a repair of stack `index` of blob `id` has left beside it on `drive`. Nothing there counts as removed.
+/// Removes the spare that a repair of stack `index` of blob `id` left beside it on `drive`. A missing one counts as
+/// removed.
 pub async fn remove_spare(rack: RackUuid, id: BlobId, index: u8, drive: &dyn Drive) -> StackOutcome {
     match remove_own(drive, rack, (id, index), &spare_name(id, index)).await {
         Ok(_) => StackOutcome::Fine,
@@ -44,11 +45,11 @@ pub async fn remove_spare(rack: RackUuid, id: BlobId, index: u8, drive: &dyn Dri
     }
 }
 
-/// Puts the regenerated stack `index` of blob `id`, which was read back, in the place of the one beside it, if that is
-/// this very stack, shows nothing or is missing. False if another's file lies there: it is left, and nothing changes.
+/// Puts the regenerated stack `index` of blob `id`, which was read back, in the place of the stack beside it, if that
+/// is exactly this stack, shows nothing or is missing. False if another file is there: it is left, and nothing changes.
 ///
 /// # Errors
-/// The drive's. The stack may be in its place then, or not.
+/// The drive's error. The stack may be in its place then, or not.
 pub async fn replace_with_spare(rack: RackUuid, id: BlobId, index: u8, drive: &dyn Drive) -> Result<bool, DriveError> {
     let name = stack_name(id, index);
     match is_own(drive, rack, (id, index), &name).await {
@@ -57,8 +58,8 @@ pub async fn replace_with_spare(rack: RackUuid, id: BlobId, index: u8, drive: &d
     }
 }
 
-/// False if the file `name`, which bears the name of stack `index` of blob `id`, shows itself to be another's. An error
-/// if too little of it can be read to tell.
+/// False if the file `name`, which has the name of stack `index` of blob `id`, shows another stack. An error if too
+/// little of it can be read to decide.
 async fn is_own(
     drive: &dyn Drive,
     rack: RackUuid,
@@ -77,7 +78,7 @@ async fn is_own(
     Ok(false)
 }
 
-/// Removes the file `name` of stack `index` of blob `id` if it is there. False if it is another's, which is left.
+/// Removes the file `name` of stack `index` of blob `id` if it exists. False if it is another stack, which is left.
 pub(super) async fn remove_own(
     drive: &dyn Drive,
     rack: RackUuid,
@@ -94,7 +95,7 @@ pub(super) async fn remove_own(
     }
 }
 
-/// Whose file a block shows its own to be: which rack's, of which blob, and which of its stacks.
+/// The stack that a block shows as its own: rack, blob and index.
 type Owner = (RackUuid, BlobId, u8);
 
 fn of_header(block: &[u8]) -> Option<Owner> {
@@ -109,19 +110,19 @@ fn of_page(block: &[u8]) -> Option<Owner> {
     ChecksumPage::decode(block).ok().map(|page| (page.rack, page.id, page.index))
 }
 
-/// The blocks of a file that show whose it is.
+/// The blocks of a file that show which stack it is.
 struct Witnesses<'a> {
     drive: &'a dyn Drive,
     name: &'a FileName,
-    /// Why some of them could not be read.
+    /// The errors of unreadable blocks.
     unread: Vec<DriveError>,
 }
 
 impl Witnesses<'_> {
-    /// Whose the file is; `None` if it shows nothing, since it was never complete. Its name and either its header or
-    /// its footer, or its checksum page where one of the two shows nothing, are enough to make it the stack that is
-    /// `meant`: a write that was to go elsewhere may have put another's into the place of one of them. But no write of
-    /// this rack puts another rack's there.
+    /// The stack that the file is; `None` if it shows none, since it was never complete. Its name together with its
+    /// header, its footer, or (if one of these shows nothing) its checksum page is enough to identify it as the stack
+    /// `meant`: a misdirected write may have put another stack's block in the place of one of them. But no write of
+    /// this rack puts another rack's block there.
     async fn owner(mut self, meant: Owner) -> Result<Option<Owner>, DriveError> {
         let header = self.ask(Some(0), of_header).await?;
         if header == Some(meant) {
@@ -145,8 +146,8 @@ impl Witnesses<'_> {
         if shown.is_none() && self.unread.len() > 1 { Err(self.unread.remove(0)) } else { Ok(shown) }
     }
 
-    /// What the block at `offset` shows; `None` if the file is too short for it, if it shows nothing, as in a file that
-    /// was never complete, or if it cannot be read.
+    /// The stack that the block at `offset` shows; `None` if the file is too short for the block, if the block shows
+    /// nothing, as in a file that was never complete, or if it cannot be read.
     async fn ask(
         &mut self,
         offset: Option<u64>,

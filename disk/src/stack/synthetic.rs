@@ -1,8 +1,8 @@
 //! Drives that store nothing and hold every stack of every blob: the bytes are a function of the blob's id.
 //!
 //! For racks in virtual time that hold far more than memory does. Headers, checksum pages and footers are those of the
-//! format, computed when they are read; the payload is made from blob id and offset ([`synthetic_payload`]), so that
-//! whoever receives it can check it without a copy. A [`Drive::pass`] makes nothing at all.
+//! format, computed when they are read; the payload is computed from blob id and offset ([`synthetic_payload`]), so its
+//! receiver can check it without a copy. A [`Drive::pass`] computes nothing at all.
 //!
 //! Invariants: the same bytes for every read of the same place; nothing can be written, and no file is listed.
 
@@ -19,9 +19,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-/// Payload bytes that are made from one draw.
+/// Payload bytes that are computed from one draw.
 const WORD_BYTES: u64 = 8;
-/// Stripes whose parity is kept: more than all reads under way ask for at once.
+/// Stripes whose parity is stored: more than all concurrent reads use at once.
 const PARITY_STRIPES: usize = 64;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -44,7 +44,7 @@ pub struct SyntheticBlobs {
     codec: Codec,
     /// The checksums of blobs that were read.
     checksums: Mutex<BTreeMap<BlobId, Arc<Checksums>>>,
-    /// The parity fragments of the stripes that were asked for last: each drive wants one of them.
+    /// The parity fragments of the most recently read stripes: each drive reads one of them.
     parity: Mutex<VecDeque<Parity>>,
 }
 
@@ -56,7 +56,7 @@ type Fragments = Vec<Vec<u8>>;
 /// The checksums of a blob.
 struct Checksums {
     payload_crc64: u64,
-    /// By stack, those of its fragments.
+    /// By stack, the checksums of its fragments.
     of_stack: Vec<Vec<u32>>,
 }
 
@@ -76,7 +76,7 @@ impl SyntheticBlobs {
         Shape::new(self.code, self.payload_bytes)
     }
 
-    /// The data fragment `index` of `stripe`: its payload, and zeros behind the payload's end.
+    /// The data fragment `index` of `stripe`: its payload, and zeros after the payload's end.
     fn data_fragment(&self, id: BlobId, index: u8, stripe: u64) -> Vec<u8> {
         let (shape, payload) = (self.shape(), self.shape().payload_of(stripe));
         let mut fragment = vec![0; shape.fragment_bytes(stripe)];
@@ -165,7 +165,7 @@ impl SyntheticBlobs {
         Checksums { payload_crc64: digest.finalize(), of_stack }
     }
 
-    /// The piece of a stack that begins at `at`, and goes on to the end of its block or fragment.
+    /// The piece of a stack from `at` to the end of its block or fragment.
     fn piece(&self, (id, index): (BlobId, u8), at: u64) -> Vec<u8> {
         let shape = self.shape();
         let run = (0..shape.runs()).find(|run| at <= shape.page_offset(*run));
@@ -203,7 +203,7 @@ impl SyntheticBlobs {
     }
 }
 
-/// A drive of [`SyntheticBlobs`]. All drives of a rack hold the same.
+/// A drive of [`SyntheticBlobs`]. All drives of a rack have the same content.
 pub struct SyntheticDrive {
     blobs: Arc<SyntheticBlobs>,
     capacity_bytes: u64,

@@ -17,7 +17,7 @@ impl PayloadSink for Discard {
 }
 
 /// Reads back all k + r stacks of `blob`, given in stack order, checks every fragment and the payload's checksum.
-/// Repairs nothing: what was just written must be good. An error unless every stack is.
+/// Repairs nothing: new data must be good. An error unless every stack is.
 pub async fn verify(blob: Blob, drives: &[Arc<dyn Drive>], payload_crc64: u64) -> Report<()> {
     assert_eq!(drives.len(), blob.code.stacks(), "a blob lies on k + r drives");
     let stacks = drives.iter().enumerate().map(|(index, drive)| (index as u8, Arc::clone(drive))).collect();

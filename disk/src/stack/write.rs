@@ -1,15 +1,15 @@
-//! Writing a blob: all of its stacks, or the one that was lost or moves.
+//! Writing a blob: all of its stacks, or a single one that was lost or moves.
 //!
 //! 1. Every drive preallocates its file and takes the header.
 //! 2. Payload is copied into the data fragments of a batch of stripes; a full batch is encoded and checksummed, and
-//!    written to all drives at once while the next one is being filled. At the end of a run its checksum page goes
-//!    along with it.
-//! 3. When all is written it is synced; then the footers are written and synced. So a footer on the medium proves that
-//!    everything before it is there too.
+//!    written to all drives at once while the next one is being filled. The checksum page of a run accompanies its last
+//!    batch.
+//! 3. When everything is written it is synced; then the footers are written and synced. So a footer on the medium
+//!    proves that everything before it is there, too.
 //!
-//! Invariants: two batches of buffers for each stack that is written, and one for each that is not, whatever the blob's
-//! size; the write fails as a whole if one stack cannot be written, and removes what it has made; success is reported
-//! only after the second sync.
+//! Invariants: two batches of buffers for each written stack, and one for each other stack, for a blob of any size; the
+//! write fails as a whole if one stack cannot be written, and removes its files; success is reported only after the
+//! second sync.
 
 use super::format::{
     Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, StripeBatch, fragment_sum, spare_name,
@@ -28,7 +28,7 @@ use model::sabotage::{Sabotage, is_on};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// A blob that is written.
+/// A blob that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// CRC-64/NVME of the payload.
@@ -37,7 +37,7 @@ pub struct Written {
     pub stack_bytes: u64,
 }
 
-/// The stack that is to be regenerated.
+/// The stack that must be regenerated.
 #[derive(Clone)]
 pub struct Lost {
     /// Its index.
@@ -46,16 +46,16 @@ pub struct Lost {
     pub drives: Vec<DriveId>,
     /// The drive that it goes to.
     pub target: Arc<dyn Drive>,
-    /// That drive has the stack already, damaged: the new one is written beside it, under the name of a spare. If not,
-    /// it has none of the blob.
+    /// True if that drive already has the stack, damaged: the new one is written beside it, under the name of a spare.
+    /// Otherwise the drive has no stack of the blob.
     pub beside: bool,
-    /// What lies there under its name, and shows itself to be this very stack, is left by an earlier attempt. Not so
-    /// where a newer catalog may count it.
+    /// True if a file there with its name that proves to be exactly this stack was left by an earlier attempt. Not so
+    /// if a newer catalog may count it.
     pub replaces: bool,
 }
 
-/// Writes one blob. Dropped without [`finish`](Self::finish) or [`abort`](Self::abort) it leaves incomplete stacks
-/// behind, which are recognised as such.
+/// Writes one blob. If it is dropped without [`finish`](Self::finish) or [`abort`](Self::abort) it leaves incomplete
+/// stacks, which can be recognised.
 pub struct StackWriter {
     blob: Blob,
     shape: Shape,
@@ -66,13 +66,13 @@ pub struct StackWriter {
     batch: StripeBatch,
     buffers: Vec<Buffer>,
     filled_bytes: u64,
-    /// Set once fragments, checksum pages and headers are on the media; only then footers are written.
+    /// Set once fragments, checksum pages and headers are on the media; footers are written only then.
     bodies_synced: bool,
-    /// The batch that is being written: one task, which gives the buffers back.
+    /// The batch that is being written: one task, which returns the buffers.
     in_flight: JoinSet<Vec<Result<Buffer, DriveError>>>,
     accepted_bytes: u64,
     payload_crc: Digest,
-    /// Of a copy, whose payload is not seen: the checksum in the footer of what it is made of.
+    /// For a copy, whose payload is not seen: the checksum in the footer of its source.
     copied_crc64: Option<u64>,
     meter: Arc<Meter>,
 }
@@ -90,8 +90,8 @@ struct NewStack {
 }
 
 impl NewStack {
-    /// Makes the file. One of that name is touched only if it `replaces` what an earlier attempt at this very stack has
-    /// left: ids are never drawn twice, so it belongs to another blob otherwise.
+    /// Creates the file. An existing file of that name is touched only if this `replaces` the remains of an earlier
+    /// attempt at exactly this stack: otherwise it belongs to another blob, since ids are never drawn twice.
     async fn create(&self, blob: &Blob, bytes: u64, replaces: bool) -> Result<(), DriveError> {
         let made = self.drive.create(&self.name, bytes).await;
         if replaces
@@ -115,21 +115,21 @@ impl NewStack {
 }
 
 impl StackWriter {
-    /// Makes the files of `blob`, one on each of its k + r `drives` in stack order, and writes their headers.
+    /// Creates the files of `blob`, one on each of its k + r `drives` in stack order, and writes their headers.
     pub async fn create(blob: Blob, provenance: Provenance, drives: &[(DriveId, Arc<dyn Drive>)]) -> Report<Self> {
         let ids = drives.iter().map(|(id, _)| *id).collect();
         let targets = (0..).zip(drives).map(|(index, (_, drive))| (index, Arc::clone(drive))).collect();
         Self::begun(blob, provenance, ids, targets, (false, false)).await
     }
 
-    /// Makes the file of the `lost` stack of `blob` alone.
+    /// Creates only the file of the `lost` stack of `blob`.
     pub(super) async fn create_lost(blob: Blob, provenance: Provenance, lost: Lost) -> Report<Self> {
         let flags = (lost.replaces, lost.beside);
         Self::begun(blob, provenance, lost.drives, vec![(lost.index, lost.target)], flags).await
     }
 
-    /// The same of one whose fragments are copied ([`write_fragments`](Self::write_fragments)), `payload_crc64` being
-    /// that of the stack that they come from.
+    /// The same for a stack whose fragments are copied ([`write_fragments`](Self::write_fragments)) from a stack with
+    /// this `payload_crc64`.
     pub(super) async fn create_copy(
         blob: Blob,
         provenance: Provenance,
@@ -181,7 +181,7 @@ impl StackWriter {
         }
     }
 
-    /// Adds `bytes` to the payload. After an error there is nothing left but to [`abort`](Self::abort).
+    /// Adds `bytes` to the payload. After an error only [`abort`](Self::abort) may follow.
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), StackError> {
         let got = self.accepted_bytes + bytes.len() as u64;
         if got > self.blob.payload_bytes {
@@ -200,8 +200,7 @@ impl StackWriter {
         Ok(())
     }
 
-    /// Adds the fragments of the next batch to a copy. After an error there is nothing left but to
-    /// [`abort`](Self::abort).
+    /// Adds the fragments of the next batch to a copy. After an error only [`abort`](Self::abort) may follow.
     pub(super) async fn write_fragments(&mut self, batch: StripeBatch, fragments: &[u8]) -> Result<(), StackError> {
         assert!(self.copied_crc64.is_some() && self.stacks.len() == 1, "the fragments of one stack are copied");
         assert_eq!(batch, self.batch, "batches follow one another");
@@ -226,8 +225,8 @@ impl StackWriter {
         }
     }
 
-    /// Aborts the write: removes the files as far as their drives allow, unless another's lies in the place of one by
-    /// now: a drive may have been away meanwhile. The outcome of each stack.
+    /// Aborts the write: removes the files as far as their drives allow, unless a file was replaced by another stack
+    /// while its drive was away. Returns the outcome of each stack.
     pub async fn abort(mut self) -> Vec<StackOutcome> {
         while self.in_flight.join_next().await.is_some() {}
         let shown = |name: &FileName| stack_of(name).or(spare_of(name));
@@ -246,7 +245,7 @@ impl StackWriter {
         self.stacks.into_iter().map(|stack| stack.outcome).collect()
     }
 
-    /// The most bytes that the buffers of this transfer ever held at once.
+    /// The maximum number of bytes that the buffers of this transfer held at once.
     pub fn peak_buffer_bytes(&self) -> usize {
         self.meter.peak_bytes()
     }
@@ -290,7 +289,7 @@ impl StackWriter {
         self.check().map(|()| good)
     }
 
-    /// Gives each stack that is written another buffer; answers those that it had.
+    /// Replaces the buffer of each written stack, and returns the former ones.
     fn swap_buffers(&mut self, buffers: Vec<Buffer>) -> Vec<Buffer> {
         let swap =
             |(stack, buffer): (&NewStack, _)| std::mem::replace(&mut self.buffers[usize::from(stack.index)], buffer);
@@ -319,7 +318,7 @@ impl StackWriter {
         taken
     }
 
-    /// Encodes the batch and starts to write it, once the one before is written.
+    /// Encodes the batch and starts to write it, once the previous one is written.
     async fn flush(&mut self) -> Result<(), StackError> {
         let payload = self.shape.payload_of(self.batch.first).start..self.shape.payload_of(self.batch.end() - 1).end;
         assert_eq!(self.filled_bytes, payload.end - payload.start, "a batch is full when it is written");
@@ -331,7 +330,7 @@ impl StackWriter {
         self.write_batch().await
     }
 
-    /// Starts to write the batch, which is complete, once the one before is written.
+    /// Starts to write the complete batch, once the previous one is written.
     async fn write_batch(&mut self) -> Result<(), StackError> {
         assert!(!self.bodies_synced, "no fragment is written behind the sync");
         let mut bytes = self.shape.len(self.batch);
@@ -358,7 +357,7 @@ impl StackWriter {
         Ok(())
     }
 
-    /// Waits for the batch that is being written; answers a buffer for each stack that is.
+    /// Waits for the batch that is being written, and returns a buffer for each written stack.
     async fn landed(&mut self) -> Result<Vec<Buffer>, StackError> {
         let Some(joined) = self.in_flight.join_next().await else {
             let buffer_bytes = self.shape.batch_bytes() + BLOCK_BYTES;
@@ -367,7 +366,7 @@ impl StackWriter {
         self.noted(finished(joined).ok_or(StackError::WriteFailed)?)
     }
 
-    /// Zeros behind the payload's end: the data fragments of the last stripe are filled up with them.
+    /// Writes zeros after the payload's end, which fill up the data fragments of the last stripe.
     fn pad(&mut self) {
         if self.accepted_bytes < self.blob.payload_bytes {
             return;
@@ -382,7 +381,7 @@ impl StackWriter {
         }
     }
 
-    /// Fills in the parity of `stripe`, if any of it is written.
+    /// Computes the parity of `stripe`, if any of it is written.
     fn encode(&mut self, stripe: u64) {
         let range = self.shape.within(self.batch, stripe);
         if self.stacks.iter().any(|stack| stack.index >= self.blob.code.data) {
@@ -402,7 +401,7 @@ impl StackWriter {
         }
     }
 
-    /// Puts each stack's checksum page behind the last fragment of the run, and begins the next run.
+    /// Puts each stack's checksum page after the last fragment of the run, and starts the next run.
     fn add_pages(&mut self, offset: usize) {
         let Blob { rack, id, .. } = self.blob;
         let first_stripe = self.batch.run() * RUN_STRIPES;
@@ -447,7 +446,7 @@ impl StackWriter {
     }
 }
 
-/// Closes when a drive does not take what it is given.
+/// Closes when a drive fails a write.
 impl PayloadSink for StackWriter {
     fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
         Box::pin(async move { self.write(bytes).await.map_err(|_| SinkClosed) })

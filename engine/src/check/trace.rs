@@ -1,30 +1,33 @@
-//! A judge of traces: given the events, may a rack ask for the actions that it asked for?
+//! A judge of traces: given the events, was a rack allowed to request its actions?
 //!
-//! It is fed with every event before it is applied and with every action behind it, and keeps nothing but what is open:
-//! a state for each drive, each domain and each operation that has not ended. Everything is recounted from the trace
-//! and the description; nothing is asked of the rack. Judged are:
-//! - *power*: a drive turns from the `SpinUp` that was asked for until `Stopped`, a tripped fuse, its coming back, or
-//!   the operator's word that it failed, one without power control at all times; no hard domain ever has more turning,
-//!   or draws more, than it carries, but for what nobody here started, and whoever has no power control is not counted
-//!   as started; a drive of the pool starts from the action until the answer, and is started only while it stands
-//!   still;
-//! - *labels*: no transfer names a drive that was not mounted, and its label checked with that, since it was started;
-//!   and what a group was initialised with is remembered of drives of that group, once of each;
-//! - *answers*: every operation that was submitted, composed or begun is answered once, and nothing else is answered;
+//! It receives every event before it is applied, and every action after it, and stores only open state: for each drive,
+//! each domain and each operation that has not ended. Everything is recounted from the trace and the description;
+//! nothing is read from the rack. The judge checks:
+//! - *power*: a drive turns from its `SpinUp` action until `Stopped`, a tripped fuse, its return, or the operator's
+//!   report that it failed and is pulled; a drive without power control always turns. No hard domain ever has more
+//!   drives turning, or draws more power, than its limit, except for drives that the rack has not started; a drive
+//!   without power control never counts as started. A drive of the pool starts from the action until the answer, and is
+//!   started only while it is stopped.
+//! - *labels*: no transfer names a drive that was not mounted, which checks its label, since its last start; and
+//!   initialisation is persisted only for drives of the group, once for each;
+//! - *answers*: every operation that was submitted, composed or started is answered once, and nothing else is answered;
 //! - *service*: one transfer at a time in each class;
-//! - *rebuilds*: what failed is regenerated from what is left, within its group, and no drive gets two stacks of a
-//!   blob;
-//! - *fairness*: for every read that is served, the weight that came later and was served before it, less the weight
-//!   that came earlier and is served after it, is at most u (Pelican, section 3: o - t <= u, seen from outside). Where
-//!   switches have a weight, each operation that it found, and itself, may have taken one in the order of arrival.
+//! - *rebuilds*: failed stacks are regenerated from the remaining ones, within their group, and no drive gets two
+//!   stacks of a blob;
+//! - *fairness*: for every read that is served, the weight that arrived later and was served before it, less the weight
+//!   that arrived earlier and is served after it, is at most u (Pelican, section 3: o - t <= u, seen from outside). If
+//!   switches have a weight, each operation that was already waiting, and the read itself, may have caused one in the
+//!   order of arrival.
 //!
-//! What cannot be seen from outside is decided in the rack's favour: the class of a write before it is served, and what
-//! a cancelled operation had been overtaken by, may have lowered an operation's o - t, and are added to its bound. What
-//! is served after the wait limit counts as cancelled. How many switches batches saved is not recounted.
+//! Facts that are not visible from outside are decided in the rack's favour: the class of a write before it is served,
+//! and the overtaking of a cancelled operation, may have lowered an operation's o - t, and are added to its bound.
+//! Operations that are served after the wait limit count as cancelled. The number of switches that batches saved is not
+//! recounted.
 //!
-//! No list of what waits is needed: a read that came when a weight S of its queue had been served and a weight W waited
-//! has its turn when S + W have been served; what is served beyond that before it, has overtaken it. Where some of W is
-//! cancelled, its turn comes sooner and its bound is higher by the same weight, so neither is changed.
+//! This needs no list of waiting reads: a read that arrived when a weight S of its queue had been served and a weight W
+//! was waiting has its turn when S + W have been served; any weight beyond that, served before the read, has overtaken
+//! it. If some of W is cancelled, its turn comes sooner and its bound is higher by the same weight, so the result does
+//! not change.
 
 mod rebuild;
 #[cfg(test)]
@@ -54,37 +57,36 @@ pub enum TraceFault {
     /// Time went back.
     #[error("time went back to {0}")]
     Clock(Time),
-    /// Too much turns, or is about to, in a domain of a hard limit.
+    /// Too many drives turn or start in a domain of a hard limit, or draw too much power.
     #[error("{domain} of {resource} carries {limit}, and {taken} is taken")]
     HardLimit {
         /// The resource.
         resource: ResourceId,
         /// The domain.
         domain: DomainId,
-        /// Drives that turn, or milliwatts that they draw.
+        /// Drives that turn or start, or milliwatts that they draw.
         taken: u64,
         /// The limit, in the same unit.
         limit: u64,
     },
-    /// A drive of the pool is started, or stopped, that does not stand still, or does not turn.
+    /// A drive of the pool is started while not stopped, is stopped while not turning, or owes an answer.
     #[error("{0} is given a command that it does not take in its state")]
     PoolDrive(PoolDriveId),
     /// A transfer names a drive whose label was not checked since it was started.
     #[error("{op} uses {drive}, which is not mounted")]
     NotMounted {
-        /// Which operation.
+        /// The operation.
         op: OpId,
-        /// Which drive.
+        /// The drive.
         drive: DriveId,
     },
-    /// It is to be remembered that a group was initialised with a drive that is not its own, or of which that was
-    /// remembered before.
+    /// A group's initialisation is persisted for a drive that is not its own, or for which it was persisted before.
     #[error("{0} is initialised with {1}, which is another group's or was remembered before")]
     Initialised(GroupId, DriveId),
-    /// The operation was answered, and was not open: never asked for, or answered before.
+    /// The operation was answered, and was not open: never requested, or answered before.
     #[error("{0} was answered and was not open")]
     NotOpen(OpId),
-    /// A transfer was begun while another one of the class was under way.
+    /// A transfer was started while another one of the class was under way.
     #[error("{second} was begun in {class} during {first}")]
     TwoInService {
         /// The class.
@@ -94,33 +96,33 @@ pub enum TraceFault {
         /// The other one.
         second: OpId,
     },
-    /// The operation is a rebuild that does what it may not do.
+    /// The operation is a rebuild that breaks a rule.
     #[error("{op} rebuilds wrongly: {fault}")]
     Rebuild {
-        /// Which operation.
+        /// The operation.
         op: OpId,
         /// The rule that it breaks.
         fault: RebuildFault,
     },
-    /// Blobs of a drive are listed to be rebuilt, and it has not failed.
+    /// Blobs of a drive are listed for a rebuild, but it has not failed and is neither replaced nor retiring.
     #[error("{0} is rebuilt, and has not failed")]
     Listed(DriveId),
-    /// A retired drive is given up, and a blob that was listed on it has not moved away.
+    /// A retired drive is given up, but a blob that was listed on it has not moved away.
     #[error("{0} is given up as empty, and holds a blob")]
     NotEmpty(DriveId),
-    /// The operation was overtaken by more than it may be.
+    /// The operation was overtaken by more than its limit.
     #[error("{op} was overtaken by {by}, and may be by {limit}")]
     Overtaken {
-        /// Which operation.
+        /// The operation.
         op: OpId,
-        /// By how much weight, less what it overtook itself.
+        /// The weight that overtook it, less the weight that it overtook itself.
         by: u64,
         /// Its u.
         limit: u64,
     },
 }
 
-/// How a drive's platters are counted.
+/// The counted state of a drive's platters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turning {
     No,
@@ -141,27 +143,27 @@ struct Limited {
 
 /// An operation that has not been answered.
 #[derive(Clone, Copy)]
-#[allow(clippy::struct_excessive_bools)] // facts of an operation, each on its own
+#[allow(clippy::struct_excessive_bools)] // independent facts of an operation
 struct OpenOp {
     priority: PriorityClass,
     weight: u64,
-    /// The class whose queue it waits in, where that can be seen.
+    /// The class in whose queue it waits, if that is visible.
     class: Option<ClassId>,
-    /// Whether it is a write that has not been served: nobody outside knows its class.
+    /// True for a write that has not been served: its class is not visible from outside.
     unplaced: bool,
-    /// Whether it is a write at all, which is queued again if it fails.
+    /// True for any write, which is queued again if it fails.
     write: bool,
-    /// Whether it is being composed, and was not submitted yet.
+    /// True if it is being composed, and was not submitted yet.
     composed: bool,
-    /// Whether it waits in the line of that class, as it does until it is served.
+    /// True while it waits in the line of that class, until it is served.
     waits: bool,
     wait: Wait,
-    /// The attempt that the rack asked for last, if any.
+    /// The last attempt that the rack requested, if any.
     attempt: Option<Attempt>,
 }
 
 impl OpenOp {
-    /// One that counts for nothing in any queue.
+    /// An operation without weight in any queue.
     fn weightless(priority: PriorityClass) -> Self {
         let (unplaced, write, composed, waits) = (false, false, false, false);
         let (wait, attempt) = (Wait::default(), None);
@@ -169,28 +171,28 @@ impl OpenOp {
     }
 }
 
-/// The reads that wait in one class and priority class.
+/// The reads that wait in one class and one priority class.
 #[derive(Clone, Copy, Default)]
 struct Line {
     count: u64,
     weight: u128,
-    /// The weight that was ever served in it.
+    /// The total weight ever served in it.
     served_weight: u128,
 }
 
-/// The wait of a read: when it came, and its turn in the order of admission (see the head of this file).
+/// The wait of a read: its arrival, and its turn in the order of admission (see the head of this file).
 #[derive(Clone, Copy, Default)]
 struct Wait {
     since: Time,
     limit: u64,
     /// The weight that its line will have served by its turn.
     turn: u64,
-    /// Weight that may have lowered its o - t unseen.
+    /// Weight that may have lowered its o - t without being visible.
     slack: u64,
 }
 
 impl Line {
-    /// One of this weight waits no more.
+    /// An operation of this weight stops waiting.
     fn leave(&mut self, weight: u128) {
         assert!(self.count > 0 && self.weight >= weight, "who leaves the line was counted");
         self.count -= 1;
@@ -205,28 +207,28 @@ pub struct TraceCheck {
     watts: model::Watts,
     limited: Vec<Limited>,
     turning: Vec<Turning>,
-    /// Drives that the operator gave up. Such a drive is pulled once it is away.
+    /// Drives that the operator reported as pulled; each counts as pulled once it is away.
     cut_off: Vec<bool>,
     /// The attempt of the last command to each drive, if any.
     commanded: Vec<Option<Attempt>>,
     /// The attempt of the last stop of each drive, if any.
     stopping: Vec<Option<Attempt>>,
-    /// The drives of the pool, each with the command it was sent last, if it has not answered that.
+    /// The drives of the pool, each with its last command if that is unanswered.
     pool: Vec<(Turning, Option<Attempt>)>,
-    /// Drives that turn whatever is asked of them, and need no room for it.
+    /// Drives that always turn, regardless of commands, and never need a permit.
     always_on: Vec<bool>,
     mounted: Vec<bool>,
-    /// Drives that their group was initialised with.
+    /// Drives with which their group was initialised.
     initialised: Vec<bool>,
     group_of: Vec<Option<GroupId>>,
     open: OpenOps<OpenOp>,
-    /// The highest number of an operation that was submitted by the world.
+    /// The highest number of an operation that the world submitted.
     last_op: OpId,
     class_of_group: Vec<ClassId>,
     in_service: Vec<Option<OpId>>,
     /// Reads that wait, by class and priority class.
     lines: Vec<[Line; 3]>,
-    /// Weight of writes that wait somewhere, by priority class, each with a switch.
+    /// Weight of writes that wait in an unknown class, by priority class, each with a switch.
     unplaced: [u64; 3],
     /// The weight of a switch.
     switch_weight: u64,
@@ -239,9 +241,9 @@ pub struct TraceCheck {
 }
 
 impl TraceCheck {
-    /// The judge of a rack of this description, layout and policy, all of whose drives are in standby. With
-    /// `join_in_service`, which charges what it passes, reads overtake beyond the insertion rule, but never beyond u;
-    /// and beyond u where queues that have filled up widen it, but never beyond that.
+    /// A judge for a rack with this description, layout and policy, with all drives in standby. With `join_in_service`,
+    /// which charges the operations it passes, reads overtake beyond the insertion rule, but never beyond u; where full
+    /// queues widen u, they overtake beyond it, but never beyond the widened bound.
     pub fn new(spec: &RackSpec, layout: &Layout, policy: &RackPolicy) -> Self {
         Self {
             class_of_group: layout.groups.iter().map(|group| group.class).collect(),
@@ -257,7 +259,7 @@ impl TraceCheck {
         }
     }
 
-    /// A judge of power and answers alone, for a controller that has no classes.
+    /// A judge of power and answers only, for a controller without classes.
     pub fn without_classes(spec: &RackSpec) -> Self {
         let hard = spec.resources_by_id().filter(|(_, resource)| resource.hard);
         let standby_mw = u64::from(spec.profile.watts.standby_mw);
@@ -309,10 +311,10 @@ impl TraceCheck {
         }
     }
 
-    /// Takes note of an event that is about to be applied.
+    /// Records an event that is about to be applied.
     ///
     /// # Errors
-    /// The first thing that may not be.
+    /// The first violation.
     pub fn event(&mut self, now: Time, event: &Event) -> Result<(), TraceFault> {
         if now < self.now {
             return Err(TraceFault::Clock(now));
@@ -329,7 +331,7 @@ impl TraceCheck {
             | Event::DriveBack { drive }
             | Event::DriveLost { drive, loss: Loss::FuseTripped }
             | Event::DriveCommandFailed { drive, loss: Loss::FuseTripped, .. } => self.turn(*drive, Turning::No)?,
-            // The operator gave it up, and it is not there when it is to stop: it has been pulled.
+            // The operator declared it failed, and it is absent when it is to stop: it has been pulled.
             Event::DriveCommandFailed { drive, attempt, loss }
                 if self.stopping[drive.index()] == Some(*attempt)
                     && self.cut_off[drive.index()]
@@ -337,7 +339,7 @@ impl TraceCheck {
             {
                 self.turn(*drive, Turning::No)?;
             }
-            // Nobody asked for that: the limits bind those who start more.
+            // The rack did not request that: the limits apply when it starts more drives.
             Event::DriveSpins { drive } if self.turning[drive.index()] == Turning::No => {
                 self.turn(*drive, Turning::Yes)?;
             }
@@ -346,7 +348,7 @@ impl TraceCheck {
             | Event::SubmittedWhileAwake(request)
             | Event::SubmittedForJob { request, .. } => self.submitted(request),
             Event::TransferEnded { op, done, .. } => self.transfer_ended(*op, *done),
-            // A pack that came to nothing was never submitted, and is not answered.
+            // A pack that failed to compose was never submitted, and is not answered.
             Event::Cancelled { op } if self.open.get(*op).is_some_and(|open| open.composed) => {
                 if let Some(open) = self.open.remove(*op).filter(|open| open.unplaced) {
                     self.unplaced[open.priority as usize] -= open.weight + self.switch_weight;
@@ -354,13 +356,13 @@ impl TraceCheck {
             }
             Event::DriveFailed { drive, pulled } => {
                 self.rebuilds.drive_failed(*drive);
-                // What the rack gives up itself may turn on; whether what was pulled was away is the rack's belief.
+                // A drive that the rack gave up may still turn; if a pulled drive was away is the rack's assumption.
                 if *pulled {
                     self.turn(*drive, Turning::No)?;
                 }
                 self.cut_off[drive.index()] |= *pulled;
             }
-            // It was still there when the operator gave it up, and has been pulled now.
+            // It was present when the operator declared it failed, and has been pulled now.
             Event::DriveLost { drive, .. } if self.cut_off[drive.index()] => self.turn(*drive, Turning::No)?,
             Event::DriveMayReturn { drive } => self.cut_off[drive.index()] = false,
             Event::DriveRetiring { drive } => self.rebuilds.drive_retiring(*drive),
@@ -382,8 +384,9 @@ impl TraceCheck {
         Ok(())
     }
 
-    /// Another drive takes the place of one that failed, or that one is `back`. While the rack boots that is said of
-    /// drives that were taken in earlier: it shows what was lost with them, and the rest was reported as it is by now.
+    /// A drive is in service in the place of a failed one: another drive, or the failed one itself, which is `back`. At
+    /// boot this is sent for drives that were taken in earlier: it shows their lost stacks, and the rest was already
+    /// reported in its present state.
     fn taken_in(&mut self, drive: DriveId, back: bool) {
         self.rebuilds.drive_lacks(drive, back);
         if self.booted {
@@ -393,8 +396,8 @@ impl TraceCheck {
         }
     }
 
-    /// True of an answer to an older attempt than the last, and of one that is repeated after a newer one was asked
-    /// for: neither says anything of the newer one. A tripped fuse is a fact whenever it is reported.
+    /// True for an answer to an older attempt than the last one, and for an answer that is repeated after a newer
+    /// request: neither concerns the newer request. A tripped fuse is a fact whenever it is reported.
     fn is_late(&self, event: &Event) -> bool {
         let (last, attempt) = match event {
             Event::SpunUp { drive, attempt }
@@ -411,7 +414,7 @@ impl TraceCheck {
         last.is_some_and(|last| last != *attempt)
     }
 
-    /// Remembers which attempt of an operation or a command an action is.
+    /// Records the attempt of an action, for its operation or command.
     fn asked(&mut self, action: &Action) {
         if let Action::Stop { drive, attempt } = action {
             self.stopping[drive.index()] = Some(*attempt);
@@ -430,10 +433,10 @@ impl TraceCheck {
         }
     }
 
-    /// Takes note of an action that was asked for.
+    /// Records an action that the rack requested.
     ///
     /// # Errors
-    /// The first thing that may not be.
+    /// The first violation.
     pub fn action(&mut self, action: &Action) -> Result<(), TraceFault> {
         self.judge_action(action)?;
         self.asked(action);
@@ -482,7 +485,7 @@ impl TraceCheck {
                 let was_started = self.pool[drive.index()].0 == Turning::Starting;
                 self.pool_answered(drive, attempt, if was_started { Turning::No } else { Turning::Yes });
             }
-            // Nobody asked for that.
+            // The rack did not request that.
             PoolDriveEvent::Spins => {
                 let one = &mut self.pool[drive.index()];
                 if *one == (Turning::No, None) {
@@ -501,7 +504,7 @@ impl TraceCheck {
         }
     }
 
-    /// A drive of the pool gets a command, which it takes only if it turns as in `from` and owes no answer.
+    /// A drive of the pool gets a command, which it accepts only in the state `from` and without an unanswered command.
     fn pool_commanded(
         &mut self,
         (drive, attempt): (PoolDriveId, Attempt),
@@ -516,7 +519,7 @@ impl TraceCheck {
         Ok(())
     }
 
-    /// A drive of the pool is started. What it draws and that it turns counts at all times.
+    /// A drive of the pool is started. Its power draw and its turning always count.
     fn pool_starts(&mut self, drive: PoolDriveId, attempt: Attempt) -> Result<(), TraceFault> {
         self.pool_commanded((drive, attempt), Turning::No, Turning::Starting)?;
         for limited in &mut self.limited {
@@ -535,7 +538,7 @@ impl TraceCheck {
         Ok(())
     }
 
-    /// A drive of the pool executed, or did not, the command of `attempt`.
+    /// A drive of the pool executed the command of `attempt`, or failed to.
     fn pool_answered(&mut self, drive: PoolDriveId, attempt: Attempt, now: Turning) {
         let one = &mut self.pool[drive.index()];
         if one.1 != Some(attempt) {
@@ -561,7 +564,7 @@ impl TraceCheck {
         Ok(())
     }
 
-    /// Operations that were asked for and are not answered yet.
+    /// Operations that were requested and are not answered yet.
     pub fn open_ops(&self) -> usize {
         self.open.len()
     }
@@ -680,7 +683,7 @@ impl TraceCheck {
         self.leave_line(op)
     }
 
-    /// `op` is served in `group`, if that is known.
+    /// `op` is served in `group`, if the group is known.
     fn serves(&mut self, group: Option<GroupId>, op: OpId) -> Result<(), TraceFault> {
         self.class_serves(group.and_then(|group| self.class_of_group.get(group.index()).copied()), op)
     }
@@ -703,7 +706,7 @@ impl TraceCheck {
         }
     }
 
-    /// The operation is served and waits no more.
+    /// The operation is served and stops waiting.
     fn leave_line(&mut self, op: OpId) -> Result<(), TraceFault> {
         let Some(open) = self.open.get_mut(op) else { return Ok(()) };
         let priority = open.priority as usize;
@@ -718,7 +721,7 @@ impl TraceCheck {
         let weight = u128::from(open.weight);
         let line = &mut self.lines[class.index()][priority];
         line.leave(weight);
-        // An overdue operation may go before its turn, which u does not count: it is as if it left unserved.
+        // An overdue operation may be served before its turn, which u does not count: treat it as leaving unserved.
         if self.wait_limit.is_some_and(|limit| client && self.now.since(served.since) >= limit) {
             return Ok(());
         }
@@ -735,7 +738,7 @@ impl TraceCheck {
         self.out_of_service(op);
         self.rebuilds.transfer_ended(op, done);
         if !done && let Some(open) = self.open.get_mut(op).filter(|open| open.write && !open.unplaced) {
-            open.unplaced = true; // it will be queued again, somewhere
+            open.unplaced = true; // it will be queued again, in some class
             self.unplaced[open.priority as usize] += open.weight + self.switch_weight;
         }
     }
@@ -756,7 +759,8 @@ impl TraceCheck {
     }
 }
 
-/// The weight of a switch by the profile's mean times, in milliseconds, where it has one.
+/// The weight of a switch: the profile's mean times, in milliseconds, if operations are weighed by service time;
+/// otherwise 0.
 fn switch_weight(spec: &RackSpec, weighing: Weighing) -> u64 {
     if weighing != Weighing::ServiceTime {
         return 0;

@@ -1,7 +1,7 @@
-//! When drives that were given up on are tried again.
+//! Retries of drives that were given up on.
 //!
 //! The pause doubles with each try until the drive has done all that was asked of it between a start and a stop, so a
-//! broken drive costs a command, or a start, a day.
+//! drive that stays broken costs about one command or one start a day.
 //!
 //! Invariant: a drive has at most one try planned.
 
@@ -13,14 +13,14 @@ use model::{DriveId, Time};
 
 /// The first pause before a drive is tried again, in modelled time.
 const PAUSE_MIN: Duration = Duration::from_mins(10);
-/// The longest.
+/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_hours(24);
 
 const _: () = assert!(PAUSE_MIN.as_nanos() > 0 && PAUSE_MIN.as_nanos() < PAUSE_MAX.as_nanos(), "a pause can grow");
 
 /// The planned tries of all drives. See the head of this file.
 pub(super) struct Backoff {
-    /// The pause before each drive's last try.
+    /// Per drive, the pause before its last planned try.
     pauses: Vec<Duration>,
     /// Few drives are given up on at a time.
     planned: BTreeSet<(Time, DriveId)>,
@@ -31,7 +31,7 @@ impl Backoff {
         Self { pauses: vec![Duration::ZERO; drive_count], planned: BTreeSet::new() }
     }
 
-    /// Plans the next try of `drive` instead of any planned before.
+    /// Plans the next try of `drive`; it replaces an earlier plan.
     pub fn plan(&mut self, drive: DriveId, at: Time) {
         self.forget(drive);
         self.planned.insert((at, drive));
@@ -47,24 +47,24 @@ impl Backoff {
         self.plan(drive, at);
     }
 
-    /// Halves the pause again: the drive was stopped before it was over.
+    /// Halves the pause again: the drive was stopped before the pause ended.
     pub fn take_back(&mut self, drive: DriveId) {
         self.pauses[drive.index()] /= 2;
     }
 
-    /// Drops the try planned for `drive`, if there is one.
+    /// Drops the planned try of `drive`, if any.
     pub fn forget(&mut self, drive: DriveId) {
         self.planned.retain(|(_, planned)| *planned != drive);
     }
 
-    /// Starts again with the shortest pause.
+    /// Resets the pause to the shortest one.
     pub fn reset(&mut self, drive: DriveId) {
         self.pauses[drive.index()] = Duration::ZERO;
     }
 
-    /// Takes the next drive whose time has come.
+    /// Takes the next drive that is due.
     pub fn take_due(&mut self, now: Time) -> Option<DriveId> {
-        // At the end of time every try would be planned for now, without end.
+        // At the end of time every try would be planned for the current time, in an endless loop.
         self.planned.first().filter(|(at, _)| *at <= now && *at < Time::MAX)?;
         self.planned.pop_first().map(|(_, drive)| drive)
     }

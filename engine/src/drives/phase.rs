@@ -1,4 +1,4 @@
-//! What a drive is doing, as far as the engine knows. The picture is in [`crate::drives`].
+//! The phase of a drive, as far as the engine knows. [`crate::drives`] has the diagram.
 
 use crate::event::Loss;
 
@@ -24,7 +24,7 @@ pub enum DrivePhase {
 }
 
 impl DrivePhase {
-    /// Its name, for people and for programs that read the status.
+    /// Its name, for messages and for programs that read the status.
     pub fn name(self) -> &'static str {
         match self {
             Self::Standby => "standby",

@@ -8,9 +8,9 @@ use crate::event::Loss;
 use model::{DriveId, Time};
 
 impl Drives {
-    /// Whether fewer than `need` of `members` are there, and one that is away may turn out to be if it is sent a stop
-    /// once more. One that has just missed a deadline is not asked yet: what it owes an answer to may be under way.
-    /// One that cannot be sent a command, because it owes an answer or the host is at its limits, gets a few attempts
+    /// True if fewer than `need` of `members` are present, and one that is away may answer when it is sent a stop
+    /// again. A drive that has just missed a deadline is not asked yet: its unanswered command may be under way. A
+    /// drive that cannot be sent a command, because it owes an answer or the host is at its limits, gets a few attempts
     /// and is then left to its backoff.
     pub fn are_worth_recovering(&self, members: &[DriveId], need: usize, now: Time) -> bool {
         assert!(need > 0, "a group is read from at least one drive");
@@ -22,13 +22,13 @@ impl Drives {
         there < need && members.iter().any(|drive| self.may_recover(*drive) && !owes(*drive))
     }
 
-    /// True if `drive` is away because its transfers failed, and was not started and mounted again since.
+    /// True if `drive` is away because its transfers failed, and was not started and mounted since.
     pub fn is_untried(&self, drive: DriveId) -> bool {
         self.untried.contains(&drive) && self.is_away(drive)
     }
 
-    /// Whether `drive` was given up on for want of an answer, and may yet be there: sent a stop once more, it may say
-    /// so.
+    /// True if `drive` was given up on because it did not answer, and may still be present: it may answer when it is
+    /// sent a stop again.
     pub(super) fn may_recover(&self, drive: DriveId) -> bool {
         let state = &self.states[drive.index()];
         let silent = !state.failed && matches!(state.phase, DrivePhase::Away(loss) if loss != Loss::FuseTripped);

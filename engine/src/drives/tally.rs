@@ -1,7 +1,7 @@
-//! How many members of each group are on their way, and how many drives are out of service. Nearly every event asks for
-//! one of these, so they are counted as phases change.
+//! Counts of each group's members that are on their way, and of the drives that are out of service. Nearly every event
+//! reads one of them, so they are updated as phases change.
 //!
-//! Invariant: the counts are those of the phases (asserted where one is taken away from).
+//! Invariant: the counts match the phases (asserted when one is decreased).
 
 use super::phase::DrivePhase;
 use crate::layout::Layout;
@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use model::{DriveId, GroupId};
 
-/// Members of one group.
+/// Counts of members of one group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OnTheWay {
     awaiting_permit: u32,
@@ -27,23 +27,23 @@ impl OnTheWay {
         }
     }
 
-    /// Whether some were sent a start or a mount.
+    /// True if any were sent a start or a mount.
     pub fn is_starting(self) -> bool {
         self.starting > 0
     }
 
-    /// Whether some are on their way to be ready.
+    /// True if any are on their way to be ready.
     pub fn is_waking(self) -> bool {
         self.starting > 0 || self.awaiting_permit > 0
     }
 
-    /// Whether some were sent an unmount or a stop.
+    /// True if any were sent an unmount or a stop.
     pub fn is_stopping(self) -> bool {
         self.stopping > 0
     }
 
-    /// Whether some are on their way up, and none of them waits for a permit: there is nothing to do but wait. Most
-    /// events find a waking class like this.
+    /// True if any are starting, and none waits for a permit: there is nothing to do but wait. Most events find a
+    /// waking class in this state.
     pub fn only_starts(self) -> bool {
         self.starting > 0 && self.awaiting_permit == 0
     }
@@ -58,7 +58,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Of so many drives, all of them away.
+    /// Counts for this number of drives, all of them away.
     pub fn new(layout: &Layout, drive_count: usize) -> Self {
         let group_of = (0..drive_count).map(|drive| layout.group_of(DriveId(drive as u32))).collect();
         Self { group_of, groups: vec![OnTheWay::default(); layout.groups.len()], away: drive_count, failed: 0 }
@@ -81,19 +81,19 @@ impl Tally {
         }
     }
 
-    /// A drive failed for good.
+    /// A drive failed permanently.
     pub fn fail(&mut self) {
         self.failed += 1;
         assert!(self.failed <= self.group_of.len(), "a drive fails for good once");
     }
 
-    /// One that had is replaced.
+    /// A failed drive is replaced.
     pub fn replace(&mut self) {
         assert!(self.failed > 0, "who is replaced had failed");
         self.failed -= 1;
     }
 
-    /// Whether every drive is there, or may be: none is away, and none failed.
+    /// True if no drive is away and none has failed.
     pub fn all_there(&self) -> bool {
         self.away == 0 && self.failed == 0
     }

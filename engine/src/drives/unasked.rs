@@ -1,15 +1,15 @@
-//! Drives that spin although nobody has started them, or of which nobody knows whether they do.
+//! Drives that spin without having been started, or that may spin.
 //!
-//! Such a drive is booked, whatever the limits say, and sent a stop. Invariant: it holds its permits until it says that
-//! it stands still.
+//! A drive like that is charged to the ledger even beyond its limits, and is sent a stop. Invariant: it holds its
+//! permits until it reports that it has stopped.
 
 use super::{DrivePhase, Drives, Notice};
 use crate::step::Step;
 use model::DriveId;
 
 impl Drives {
-    /// `drive` spins without a permit, or may: it is booked, and sent a stop. Of one that holds its permits nothing is
-    /// new, unless it was given up on.
+    /// `drive` spins without a permit, or may: it is charged to the ledger and sent a stop. Ignored for a drive that
+    /// holds its permits, unless it was given up on.
     pub fn spins(&mut self, drive: DriveId, step: &mut Step) {
         if !self.knows(drive) {
             return;
@@ -22,7 +22,7 @@ impl Drives {
             self.ledger.found_spinning(drive);
         }
         let state = &mut self.states[drive.index()];
-        // It answers, or is to be asked; that it will be back is not announced again.
+        // It answers, or is to be asked; its return is not reported again.
         state.lost_by_world = false;
         if phase.is_away() && !state.failed {
             self.notices.push_back(Notice::Returned(drive));
@@ -33,7 +33,7 @@ impl Drives {
         assert!(self.is_permitted(drive) && self.phase(drive).is_stopping(), "{drive} is booked and sent a stop");
     }
 
-    /// Drives that are away and may spin, though they could be stopped: they keep their permits.
+    /// Drives that are away and may spin, although their power can be switched: they keep their permits.
     pub fn unstopped(&self) -> impl Iterator<Item = DriveId> + '_ {
         let all = (0..self.states.len()).map(|index| DriveId(index as u32));
         let stops = |drive: &DriveId| self.is_permitted(*drive) && !self.ledger.is_always_on(*drive);

@@ -1,4 +1,4 @@
-//! A class in which time passes: switches and transfers of random length, charged as the rack charges them.
+//! A class in a simulation with time: switches and transfers of random length, charged as the rack charges them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -72,7 +72,7 @@ impl Class {
         self.push(priority, group)
     }
 
-    /// Serves one operation; says which, and when its switch began.
+    /// Serves one operation; returns it, and the time when its switch began.
     fn serve(&mut self) -> Option<(Pick, Time)> {
         let pick = self.queues.next(self.now, self.awake)?;
         let begun = self.now;
@@ -127,7 +127,7 @@ impl Class {
 }
 
 impl Class {
-    /// The bound of "The limit in time" at the head of the module, for an operation of a client's that comes now.
+    /// The bound of "The limit in time" at the head of the module, for an operation of a client that arrives now.
     fn limited_wait(&self, group: u32, groups: u32, beside_others: bool) -> Duration {
         let switch = Duration::from_secs(SWITCH_S[1]);
         let one = Duration::from_millis(TRANSFER_MS[1]);
@@ -138,7 +138,7 @@ impl Class {
         others.dedup();
         let before = self.queues.queued_for(GroupId(group)) as u32;
         let own = one * before;
-        // Its group may just have been visited for what came before it, and be visited again only after all others.
+        // Its group may just have been visited for earlier operations, and be visited again only after all others.
         let more_rounds = own.as_nanos().div_ceil(self.policy.quantum.as_nanos()) as u32;
         let alone = visit * (1 + others.len() as u32 + groups * more_rounds) + switch + own;
         let mut bound = self.policy.wait_limit.unwrap() + alone;
@@ -255,7 +255,7 @@ proptest! {
         class.policy.wait_limit = Some(Duration::from_secs(limit_s));
         let mut due = BTreeMap::new();
         for _ in 0..600 {
-            // Always something for group 0, which is awake; now and then something for another one.
+            // Always an operation for group 0, which is awake; from time to time one for another group.
             for _ in 0..hot {
                 if class.queues.queue_len(PriorityClass::Client) < 300 {
                     let group = if class.rng.below(12) == 0 { class.rng.below(groups.into()) as u32 } else { 0 };

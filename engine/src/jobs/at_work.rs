@@ -1,13 +1,13 @@
-//! The job at work: a step in hand in each class, or a reason why there is none.
+//! The active job: a step in hand in each class, or the reason for having no step.
 //!
-//! Each class, in every round: which of its groups is awake is noted, since a client may have woken one where there is
-//! something to do; then, if it has no step in hand and nothing stands in its way, it is given the next one.
+//! In every round, each class first records which of its groups is awake, since a client may have woken one that has
+//! work for the job. Then, if it has no step in hand and is not blocked, it gets the next step.
 //!
-//! Before a checkpoint all classes do nothing but empty their buffers, and while it is taken nothing at all
+//! Before a checkpoint all classes only empty their buffers, and while it is taken they do nothing
 //! (`repartition/checkpoints.rs`).
 //!
-//! Invariants: a class has one step in hand at most; a job ends when none is, nor a checkpoint; a job that goes on has
-//! a step in hand, or a moment at which it tries again.
+//! Invariants: a class has at most one step in hand; a job ends when no step and no checkpoint is in hand; a job that
+//! is not paused or ending has a step in hand, or a time at which it retries.
 
 use super::retry::{Retry, passing};
 use crate::action::{Outcome, Rejection};
@@ -18,24 +18,24 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, ClassId, GroupId, OpId, Time};
 
-/// The state of the rack in which a job is to go on, and what the job asks of the rack and its world.
+/// The state of the rack in which a job advances, and the requests of the job to the rack and its world.
 pub(crate) struct Round<'a> {
     pub now: Time,
     /// The group of a class that is ready.
     pub awake: &'a dyn Fn(ClassId) -> Option<GroupId>,
-    /// Whether steps may be begun.
+    /// True if steps may be started.
     pub goes_on: bool,
-    /// The steps begun so far, of all jobs.
+    /// The number of steps started so far, by all jobs.
     pub attempts: &'a mut u32,
     pub actions: Vec<JobAction>,
-    /// Operations to be cancelled as long as they are queued.
+    /// Operations to be cancelled while they are still queued.
     pub withdrawn: Vec<OpId>,
 }
 
-/// A job at work. See the head of this file.
+/// The active job. See the head of this file.
 pub(crate) struct AtWork {
     pub planner: JobPlanner,
-    /// The time that was spent, all classes together.
+    /// The time spent so far, all classes together.
     pub times: JobTimes,
     classes: Vec<ClassAtWork>,
     host_scale: u32,
@@ -46,15 +46,15 @@ pub(crate) struct AtWork {
 struct ClassAtWork {
     class: ClassId,
     step: Option<StepInHand>,
-    /// The operations that were submitted for it and have not ended.
+    /// The operations that were submitted for the class and have not ended.
     operations: BTreeSet<OpId>,
     retry: Retry,
-    /// Whether the planner may have another order for it than the last time.
+    /// True if the planner may return another order than the last time.
     asks: bool,
     done: bool,
     /// The group that was ready in the last round.
     awake: Option<GroupId>,
-    /// The reason for which it moves no bytes, and since when.
+    /// The reason why the class moves no bytes, and since when.
     idles: Option<(Idle, Time)>,
 }
 
@@ -62,9 +62,9 @@ struct ClassAtWork {
 struct StepInHand {
     attempt: Attempt,
     order: Order,
-    /// Its operations are cancelled, those included that are still to be submitted.
+    /// True if the operations of the step are cancelled, including those that are still to be submitted.
     withdrawn: bool,
-    /// Why an operation of it was refused or failed.
+    /// The reason why an operation of the step was refused or failed.
     refused: Option<Rejection>,
 }
 
@@ -72,12 +72,12 @@ struct StepInHand {
 enum Idle {
     /// No group is ready.
     Switching,
-    /// Something stands in the way.
+    /// The class is blocked.
     Waiting,
 }
 
 impl AtWork {
-    /// A job that was planned.
+    /// A job after its planning.
     pub fn new(spec: &JobSpec) -> Self {
         assert!(spec.host_scale > 0, "time goes on");
         let planner = JobPlanner::new(spec);
@@ -96,13 +96,13 @@ impl AtWork {
         Self { planner, times: JobTimes::default(), classes, host_scale: spec.host_scale, checkpoints, ending: None }
     }
 
-    /// The first class that something stands in the way of, but for a place in a queue.
+    /// The first class that is blocked, other than by a full queue, and the reason.
     pub fn blocked(&self) -> Option<(ClassId, BlockReason)> {
         self.classes.iter().find_map(|class| Some((class.class, class.retry.reason()?)))
     }
 
-    /// When a class wants to try again, if nothing happens before. Never while the job ends, or a checkpoint is taken:
-    /// nothing is tried then, and an answer is awaited.
+    /// The time at which a class retries, if no event comes before. [`Time::MAX`] while the job ends or a checkpoint is
+    /// taken: no class retries then, and an answer is expected.
     pub fn deadline(&self) -> Time {
         if self.ending.is_some() || self.checkpoints.is_taken() {
             return Time::MAX;
@@ -111,24 +111,24 @@ impl AtWork {
         waits.filter_map(|class| class.retry.at).min().unwrap_or(Time::MAX)
     }
 
-    /// It is to end so, unless it ends already.
+    /// Ends the job in this way, unless it already ends.
     pub fn end(&mut self, end: JobEnd) {
         self.ending.get_or_insert(end);
     }
 
-    /// How it ends, once no step is in hand.
+    /// The way in which the job ends, once no step is in hand.
     pub fn ended(&self) -> Option<JobEnd> {
         let ended = self.ending.filter(|_| self.is_at_rest());
         assert!(ended != Some(JobEnd::Done) || self.planner.done(), "a job is done when all output is delivered");
         ended
     }
 
-    /// Whether no step is in hand, nor a checkpoint.
+    /// True if neither a step nor a checkpoint is in hand.
     pub fn is_at_rest(&self) -> bool {
         self.classes.iter().all(|class| class.step.is_none()) && !self.checkpoints.is_taken()
     }
 
-    /// It goes on after a pause: what stood in the way before is forgotten.
+    /// Resumes the job after a pause, and forgets what blocked it before.
     pub fn resume(&mut self) {
         for class in &mut self.classes {
             class.retry.went_on();
@@ -136,7 +136,7 @@ impl AtWork {
         }
     }
 
-    /// An operation is submitted for a class; whether it may go on.
+    /// An operation is submitted for a class. True if it may proceed.
     pub fn operation_begins(&mut self, class: ClassId, op: OpId, goes_on: bool) -> bool {
         let goes_on = goes_on && self.ending.is_none();
         let Some(class) = self.classes.iter_mut().find(|known| known.class == class) else { return false };
@@ -144,7 +144,7 @@ impl AtWork {
         goes_on && class.step.as_ref().is_none_or(|step| !step.withdrawn)
     }
 
-    /// An operation has ended, if it was one of the job's.
+    /// An operation has ended; ignored unless it is one of the job's.
     pub fn operation_ended(&mut self, op: OpId, outcome: &Outcome) {
         let Some(class) = self.classes.iter_mut().find(|class| class.operations.contains(&op)) else { return };
         class.operations.remove(&op);
@@ -153,18 +153,18 @@ impl AtWork {
         }
     }
 
-    /// Whether an operation is one of the job's.
+    /// True if an operation is one of the job's.
     pub fn owns(&self, op: OpId) -> bool {
         self.classes.iter().any(|class| class.operations.contains(&op))
     }
 
-    /// The processor was so long at records.
+    /// Records the time that the processor worked on records.
     pub fn processed(&mut self, done: Processed, time: Duration) {
         self.times.processing += time;
         self.planner.processed(done, time);
     }
 
-    /// A step is over. Late answers are ignored.
+    /// A step has ended. Late answers are ignored.
     pub fn step_ended(&mut self, now: Time, class: ClassId, attempt: Attempt, result: &StepResult) {
         let Some(index) = self.classes.iter().position(|known| known.class == class) else { return };
         let Some(step) = self.classes[index].step.take_if(|step| step.attempt == attempt) else { return };
@@ -190,7 +190,7 @@ impl AtWork {
         self.ask_all();
     }
 
-    /// A checkpoint was taken, or could not be. Late answers are ignored.
+    /// A checkpoint was taken, or failed. Late answers are ignored.
     pub fn checkpoint_ended(&mut self, now: Time, attempt: Attempt, done: bool) {
         if self.checkpoints.ended(now, attempt, done) {
             assert!(self.planner.is_empty(), "nothing is done while a checkpoint is taken");
@@ -199,7 +199,7 @@ impl AtWork {
         }
     }
 
-    /// The time that something stood in the way, of a class on average.
+    /// The time that a class was blocked, averaged over the classes.
     fn waited(&self, now: Time) -> Duration {
         let waits = |class: &ClassAtWork| match class.idles {
             Some((Idle::Waiting, since)) => now.since(since),
@@ -209,7 +209,7 @@ impl AtWork {
         all / u32::try_from(self.classes.len()).unwrap_or(u32::MAX)
     }
 
-    /// Begins a checkpoint that is due, or asks the world for the one whose buffers are empty.
+    /// Starts a checkpoint that is due, or asks the world for the one whose buffers are empty.
     fn checkpoint(&mut self, round: &mut Round<'_>) {
         if !round.goes_on || self.ending.is_some() {
             return;
@@ -226,13 +226,13 @@ impl AtWork {
         }
     }
 
-    /// A step ended without anything done: the class tries again, now or later, or the job ends.
+    /// Handles a step that ended without progress: the class retries, now or later, or the job ends.
     fn came_to_nothing(&mut self, now: Time, index: usize, step: &StepInHand, result: &StepResult) {
         let class = &mut self.classes[index];
         assert!(class.step.is_none(), "what came to nothing is in hand no more");
         let reason = match (result, step.refused) {
             (StepResult::NoRoom, _) => Some(BlockReason::Room),
-            // Withdrawn, by the job itself or in favour of somebody else.
+            // Withdrawn, by the job itself or in favour of other operations.
             (StepResult::Refused, None) => Some(BlockReason::Queue),
             (StepResult::Refused, Some(refused)) => passing(refused),
             _ => None,
@@ -255,14 +255,14 @@ impl AtWork {
         self.ask_all();
     }
 
-    /// An order has ended, which others may have waited for.
+    /// Asks all classes again: they may have waited for the order that ended.
     fn ask_all(&mut self) {
         for class in &mut self.classes {
             class.asks = true;
         }
     }
 
-    /// Goes on as far as it can.
+    /// Advances the job as far as possible.
     pub fn go_on(&mut self, round: &mut Round<'_>) {
         self.checkpoint(round);
         for index in 0..self.classes.len() {
@@ -287,8 +287,8 @@ impl AtWork {
         assert!(!stuck, "a job that goes on works, or waits for a moment");
     }
 
-    /// Looks which group of a class is ready. What is queued for another one is withdrawn if there is something to do
-    /// here; what stood in the way may be different here.
+    /// Checks which group of a class is ready. Operations that are queued for another group are withdrawn if there is
+    /// work on this one; the reason that blocked the class may not apply here.
     fn note_awake(&mut self, index: usize, round: &mut Round<'_>) {
         let class = &mut self.classes[index];
         let awake = (round.awake)(class.class);
@@ -331,7 +331,7 @@ impl AtWork {
 }
 
 impl ClassAtWork {
-    /// The operations of its step, if one is in hand, are not to go on.
+    /// Withdraws the operations of the class, including those that its step in hand has still to submit.
     fn withdraw(&mut self, round: &mut Round<'_>) {
         if let Some(step) = &mut self.step {
             step.withdrawn = true;
@@ -339,7 +339,7 @@ impl ClassAtWork {
         round.withdrawn.extend(self.operations.iter().copied());
     }
 
-    /// Adds up what it spends without an operation in service.
+    /// Adds up the time that the class spends without an operation in service.
     fn note_idle(&mut self, round: &Round<'_>, times: &mut JobTimes) {
         let now = round.now;
         let idles = match (self.step.is_some(), self.retry.at.is_some(), self.awake) {

@@ -1,9 +1,9 @@
-//! When a class of a job tries again after something stood in its way, and when it gives up.
+//! The retry policy for a blocked class of a job: when it retries, and when it gives up.
 //!
-//! Each reason has a backoff that doubles, and a limit on how long it may last while nothing gets done.
+//! Each reason has a backoff that doubles, and a limit on the time that it may block the class without progress.
 //! Waiting for one reason does not count against another.
 //!
-//! Invariant: a class that is blocked has a moment at which it tries again.
+//! Invariant: a class that is blocked has a time at which it retries.
 
 use crate::action::Rejection;
 use crate::budget::StartBudget;
@@ -29,24 +29,24 @@ pub(super) fn passing(refused: Rejection) -> Option<BlockReason> {
 /// The retries of one class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Retry {
-    /// When to try again, if something stands in the way.
+    /// The time of the next retry, if the class is blocked.
     pub at: Option<Time>,
-    /// The reason that is waited for, and since when.
+    /// The reason that blocks the class, and since when.
     blocked: Option<(BlockReason, Time)>,
-    /// The refusals for this reason in a row.
+    /// The number of consecutive refusals for this reason.
     tries: u32,
-    /// The time that each reason stood there since something was done, in the order of [`BlockReason::ALL`].
+    /// The time that each reason blocked the class since the last progress, in the order of [`BlockReason::ALL`].
     waited: [Duration; BlockReason::ALL.len()],
 }
 
 impl Retry {
-    /// Something was done.
+    /// Records progress.
     pub fn went_on(&mut self) {
         *self = Self::default();
     }
 
-    /// Nothing could be done, for this reason. False if it has stood there for too long. Pauses and limits, which are
-    /// times of the host, last `scale` times as long in modelled time.
+    /// Blocks the class for this reason. False if the reason has blocked it for too long. Pauses and limits are times
+    /// of the host, and last `scale` times as long in modelled time.
     pub fn block(&mut self, reason: BlockReason, now: Time, scale: u32) -> bool {
         assert!(scale > 0, "time goes on");
         let again = self.blocked.is_some_and(|(before, _)| before == reason) || reason == BlockReason::Queue;
@@ -76,17 +76,17 @@ impl Retry {
         pause
     }
 
-    /// A moment has come at which it may be different: the class tries again at once, if it waits.
+    /// Makes a waiting class retry at once, since the reason may not apply any more.
     pub fn hasten(&mut self, now: Time) {
         self.at = self.at.map(|at| at.min(now));
     }
 
-    /// Takes the try whose moment has come, if it has.
+    /// Takes the retry if it is due. True if it was.
     pub fn take_due(&mut self, now: Time) -> bool {
         self.at.take_if(|at| *at <= now).is_some()
     }
 
-    /// The reason that is waited for, but for a place in a queue.
+    /// The reason that blocks the class, other than a full queue.
     pub fn reason(&self) -> Option<BlockReason> {
         self.blocked.map(|(reason, _)| reason)
     }

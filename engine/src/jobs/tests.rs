@@ -1,5 +1,5 @@
-//! Each decision about jobs, in a rack whose world is played by hand: drives obey at once, bytes move when they are
-//! asked to, and steps end with what the test says.
+//! Each decision about jobs, in a rack with a world controlled by the test: drives execute commands at once, transfers
+//! end on request, and steps end with the result that the test chooses.
 
 #![allow(clippy::unwrap_used)]
 
@@ -47,7 +47,7 @@ impl World {
         Self::with(quiet_policy(), 0)
     }
 
-    /// Drives of which each was started so often today.
+    /// A rack with drives that were started this number of times today.
     fn with(policy: RackPolicy, starts: u32) -> Self {
         let spec = model::text::parse(include_str!("../../../racks/nas8.toml"), "nas8.toml").unwrap();
         let layout = crate::layout::synthesise(&spec).unwrap();
@@ -589,7 +589,7 @@ fn late_and_repeated_facts_do_no_harm() {
     assert_eq!(world.outcome(op), Some(&Outcome::Cancelled), "of a job that nobody knows");
 }
 
-/// A job of which something was read, and whose checkpoint is due.
+/// A job that has read some input, and whose checkpoint is due.
 fn due(choice: Choice) -> World {
     let mut world = World { checkpoint_interval: Duration::from_mins(10), ..World::new() };
     world.begin(choice);
@@ -684,7 +684,7 @@ fn the_baseline_takes_a_checkpoint_when_its_buffer_is_empty_by_itself() {
 fn time_that_a_job_waits_brings_no_checkpoint_nearer() {
     let mut world = World { checkpoint_interval: Duration::from_mins(10), ..World::new() };
     world.begin(Choice::Offpack);
-    // Something stands in its way for longer than the interval.
+    // The job is blocked for longer than the interval.
     for _ in 0..9 {
         world.end_step(StepResult::NoRoom);
         world.pass(Duration::from_mins(1));

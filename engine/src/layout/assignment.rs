@@ -1,10 +1,10 @@
-//! Which drives of a class go to which group.
+//! The assignment of the drives of a class to its groups.
 //!
 //! The drives are sorted by their tightest domain and assigned in rounds of one drive a group. Each round is a rotation
-//! of the groups if that breaks nothing: on Pelican a round is a cooling column, and the rotations chosen are the
+//! of the groups if that breaks nothing: on Pelican a round is a cooling column, and the chosen rotations are the
 //! paper's construction (one drive a column, at most one a tray, two a height row, four a chassis). Where no rotation
-//! fits, the round is an assignment of least cost. Drives that find no place then are fitted in by exchanges, a bounded
-//! number of them.
+//! fits, the round is an assignment of least cost. A bounded number of exchanges then places the drives that are left
+//! over.
 
 use super::classes::Share;
 use super::constraints::{Constraints, Role};
@@ -13,7 +13,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A hard limit would break: never done.
+/// A hard limit would break: never allowed.
 const BANNED: i64 = 1 << 40;
 /// A soft limit would break.
 const SOFT: i64 = 1 << 24;
@@ -42,8 +42,8 @@ struct SearchState<'a> {
     left: Vec<u32>,
 }
 
-/// The groups of a class, each of exactly g drives, within what `taken` leaves of every hard limit. At most `exchanges`
-/// are tried for the drives that rounds leave over.
+/// The groups of a class, each of exactly g drives, within the part of every hard limit that `taken` leaves. At most
+/// `exchanges` are tried for the drives that rounds leave over.
 pub(super) fn assign(constraints: &Constraints, share: &Share, taken: &[u32], exchanges: usize) -> Vec<Vec<u32>> {
     let mut state =
         SearchState { constraints, taken, groups: vec![PartialGroup::default(); share.groups], left: Vec::new() };
@@ -58,8 +58,7 @@ pub(super) fn assign(constraints: &Constraints, share: &Share, taken: &[u32], ex
     groups
 }
 
-/// The drives, those of one domain of the tightest hard resource together, within it by failure domains, larger ones
-/// first.
+/// The drives, sorted by domain of the tightest hard resource, and within that by failure domains, larger ones first.
 fn sorted(constraints: &Constraints, share: &Share) -> Vec<u32> {
     let counts = constraints.counts(&share.drives);
     let width = constraints.of_drive(share.drives[0]).len();
@@ -67,7 +66,7 @@ fn sorted(constraints: &Constraints, share: &Share) -> Vec<u32> {
         let number = constraints.of_drive(share.drives[0])[*column];
         let domain = constraints.domain(number);
         match domain.role {
-            // Drives for each that may be awake: the more, the tighter.
+            // Drives per drive that may be awake: the more, the tighter.
             Role::Hard(_) => (0, u64::MAX - u64::from(counts[&number]) * 1000 / u64::from(domain.limit)),
             Role::Media(_) => (1, u64::MAX - u64::from(domain.size)),
             Role::Soft(_) => (2, 0),
@@ -89,7 +88,7 @@ fn sorted(constraints: &Constraints, share: &Share) -> Vec<u32> {
 }
 
 impl SearchState<'_> {
-    /// The cost of giving `drive` to `group`; `BANNED` or more if it must not be.
+    /// The cost of adding `drive` to `group`; `BANNED` or more if that is not allowed.
     fn cost(&self, drive: u32, group: &PartialGroup) -> i64 {
         if group.drives.len() >= self.constraints.group_drives {
             return BANNED;
@@ -133,7 +132,7 @@ impl SearchState<'_> {
     }
 
     /// Assigns one drive to each group, or leaves it over where that is banned. `uses` counts the rotations used so
-    /// far, so that equal choices go round: on Pelican this is what makes it two a height row.
+    /// far, so that equal choices alternate: on Pelican this results in two drives a height row.
     fn assign_round(&mut self, round: &[u32], uses: &mut [u32]) {
         let groups = self.groups.len();
         assert!(round.len() <= groups && groups == uses.len(), "a round has one drive for each group at most");
@@ -162,7 +161,8 @@ impl SearchState<'_> {
         }
     }
 
-    /// Fits what is left over into groups that are not full; then gives up the emptiest of these, as often as it helps.
+    /// Places the leftover drives in groups that are not full. Then dissolves the emptiest of these groups and repeats,
+    /// as long as there are any.
     fn fit_in(&mut self, mut budget: usize) {
         loop {
             let left = core::mem::take(&mut self.left);
@@ -209,7 +209,7 @@ impl SearchState<'_> {
         false
     }
 
-    /// Moves the drive at `place` of `from` to `target` and `drive` into its place, if neither is banned.
+    /// Moves the drive at `place` of `from` to `target` and `drive` to its place, if neither is banned.
     fn exchange(&mut self, drive: u32, from: usize, place: usize, target: usize) -> bool {
         assert!(from != target, "an exchange is between two groups");
         let moved = self.groups[from].drives[place];

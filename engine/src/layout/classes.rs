@@ -1,16 +1,16 @@
-//! Which drives go to which class.
+//! The assignment of drives to classes.
 //!
 //! Only one class may touch a domain of limit 1, so drives that share one form an *atom*, which goes to one class
-//! whole. Atoms are assigned one by one to the class where they do the least harm: first, the sum of what the classes
-//! will need in a domain must not exceed its limit; then, domains are spread evenly over the classes that share them.
+//! whole. Each atom is assigned to the class where it does the least harm: first, the sum of the classes' needs in a
+//! domain must not exceed its limit; then, domains are spread evenly over the classes that share them.
 
 use super::constraints::{Constraints, Role};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Beyond this many looked-up counts, an atom looks at a few classes instead of all: the next of them in turn, and
-/// those that share one of its domains already.
+/// Limit on looked-up counts. Above it, an atom considers a few classes instead of all: the next ones in turn, and
+/// those that already share one of its domains.
 const LOOKUPS_MAX: usize = 4_000_000;
 const WINDOW: usize = 8;
 const SHARERS_MAX: usize = 32;
@@ -21,29 +21,30 @@ struct Atom {
     counts: BTreeMap<u32, u32>,
 }
 
-/// A class being filled.
+/// A class that is being filled.
 struct Bin {
     drives: Vec<u32>,
     counts: BTreeMap<u32, u32>,
-    /// Groups it shall have.
+    /// The number of groups that it is to have.
     groups: usize,
 }
 
-/// A class to be: its drives, and how many groups they shall make.
+/// A future class: its drives, and the number of groups to make of them.
 pub(super) struct Share {
     pub(super) drives: Vec<u32>,
     pub(super) groups: usize,
 }
 
 impl Bin {
-    /// The most drives a group of it will have in a domain with `count` of its drives, if they are assigned evenly.
+    /// The largest number of drives that a group of the class will have in a domain with `count` of its drives, if they
+    /// are assigned evenly.
     fn need(&self, count: u32) -> u32 {
         assert!(self.groups > 0, "a class has groups");
         count.div_ceil(self.groups as u32)
     }
 }
 
-/// `drives` divided into at most `count` classes. With `soft`, soft domains of limit 1 are kept whole as well.
+/// Divides `drives` into at most `count` classes. With `soft`, soft domains of limit 1 are kept whole as well.
 pub(super) fn divide(constraints: &Constraints, drives: &[u32], count: usize, soft: bool) -> Vec<Share> {
     let groups = drives.len() / constraints.group_drives;
     let count = count.min(groups);

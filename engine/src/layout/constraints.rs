@@ -1,10 +1,11 @@
-//! The rack as synthesis sees it: drives as numbers, and domains with a limit in drives.
+//! The rack in the form that synthesis uses: drives as numbers, and domains with a limit in drives.
 //!
-//! All domains of all resources and media-losing failure domains are numbered through, so that a drive is just a row of
-//! domain numbers. A watts limit becomes a number of drives by the worst case that the ledger's permits allow: as many
-//! of those awake spin up as limits on starts let, and the rest is active. Links (bytes/s) and limits on starts never
-//! keep a drive asleep for good and do not appear themselves. A drive that is always on leaves the others of its
-//! domains less, whatever group it is in; it needs nothing itself, and appears in domains of its own.
+//! All domains of all resources and media-losing failure domains have consecutive numbers, so that a drive is just a
+//! row of domain numbers. A limit in watts becomes a number of drives for the worst case that the ledger's permits
+//! allow: as many of the awake drives spin up as limits on starts allow, and the others are active. Links (bytes/s) and
+//! limits on starts never keep a drive asleep permanently and do not appear themselves. A drive that is always on
+//! reduces the limit for the other drives in its domains, in any group; it needs nothing itself, and
+//! appears in its own domains.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -19,7 +20,7 @@ pub(super) type Plan = Vec<Vec<Vec<u32>>>;
 pub(super) enum Role {
     /// A hard limit on awake drives; the index of its resource.
     Hard(usize),
-    /// A soft one.
+    /// A soft limit on awake drives; the index of its resource.
     Soft(usize),
     /// A failure domain that loses media, of this kind; the limit is r.
     Media(usize),
@@ -31,7 +32,7 @@ pub(super) struct Domain {
     pub(super) role: Role,
     /// Drives that may be awake (at most `size`), or stacks that may be lost.
     pub(super) limit: u32,
-    /// Its drives.
+    /// The number of its drives.
     pub(super) size: u32,
 }
 
@@ -69,7 +70,7 @@ impl Constraints {
         }
         for (index, kind) in spec.failure_domains.iter().enumerate() {
             let column: Vec<u32> = spec.drives.iter().map(|d| d.failure_domains[index].0).collect();
-            // Where every drive fails alone there is nothing to spread.
+            // If every drive fails alone, there is nothing to spread.
             let shared = column.iter().collect::<BTreeSet<_>>().len() < column.len();
             if kind.loses_media && shared && spec.code.parity > 0 {
                 columns.push((Role::Media(index), column));
@@ -129,13 +130,14 @@ impl Constraints {
         assert!(self.domains.iter().all(within), "no more drives of a domain may be awake than it has");
     }
 
-    /// With how many starts at once in each of its domains the hard watts of `resource` would carry a group; the most.
+    /// The largest number of simultaneous starts in each domain of `resource` with which its hard limit in watts would
+    /// carry a group.
     pub(super) fn staggered(&self, spec: &RackSpec, resource: &str) -> Option<u32> {
         let index = spec.resources.iter().position(|other| other.name == resource)?;
         let limit = spec.resources[index].limit;
         let of_resource = |domain: &&Domain| domain.role == Role::Hard(index);
         let sizes = self.domains.iter().filter(of_resource).map(|domain| domain.size);
-        // Behind these are the domains of those that are always on.
+        // The domains of drives that are always on come after these.
         let sizes: Vec<(u32, u64)> = sizes.zip(spec.always_on_in(ResourceId(index as u32))).collect();
         let always_on = spec.drives.iter().filter(|drive| spec.is_always_on(drive.id)).count() as u64;
         let carried = |starts: u32| -> u64 {
@@ -161,7 +163,7 @@ impl Constraints {
         domain.hard() && domain.limit == 0
     }
 
-    /// Resources with drives that may never be awake, and how many.
+    /// Resources with drives that may never be awake, and the number of these drives.
     pub(super) fn never_awake(&self) -> BTreeMap<usize, u32> {
         let mut counts = BTreeMap::new();
         for domain in self.domains.iter().filter(|d| d.limit == 0 && d.size > 0) {
@@ -172,8 +174,8 @@ impl Constraints {
         counts
     }
 
-    /// How many of `drives` each hard resource lets be awake at once, at best: the least, and whose it is. `None` if
-    /// there are only so many drives.
+    /// An upper bound on the number of `drives` that may be awake at once: the least over all hard resources, and the
+    /// resource that imposes it. `None` for the resource if the number of drives itself is the limit.
     pub(super) fn awake_max(&self, drives: &[u32]) -> (u64, Option<usize>) {
         let counts = self.counts(drives);
         let mut sums: BTreeMap<usize, u64> = BTreeMap::new();
@@ -194,7 +196,7 @@ impl Constraints {
         }
     }
 
-    /// How many of `drives` are in each domain.
+    /// The number of `drives` in each domain.
     pub(super) fn counts(&self, drives: &[u32]) -> BTreeMap<u32, u32> {
         let mut counts = BTreeMap::new();
         for number in drives.iter().flat_map(|d| self.of_drive(*d)) {
@@ -203,7 +205,7 @@ impl Constraints {
         counts
     }
 
-    /// The most drives any one group of the class has in each domain.
+    /// The largest number of drives in each domain that any one group of the class has.
     pub(super) fn needs(&self, class: &[Vec<u32>]) -> BTreeMap<u32, u32> {
         let mut needs = BTreeMap::new();
         for group in class {
@@ -215,7 +217,7 @@ impl Constraints {
         needs
     }
 
-    /// How many domains of each soft resource some choice of groups exceeds.
+    /// The number of domains of each soft resource that some choice of groups exceeds.
     pub(super) fn soft_breaches(&self, plan: &Plan) -> BTreeMap<usize, u32> {
         let mut totals = vec![0_u32; self.domains.len()];
         for class in plan {
@@ -231,7 +233,7 @@ impl Constraints {
         breaches
     }
 
-    /// How many groups cannot place k + r stacks with at most r in a domain, by kind of failure domain.
+    /// The number of groups that cannot place k + r stacks with at most r in a domain, by kind of failure domain.
     pub(super) fn spread_shortfalls(&self, plan: &Plan) -> BTreeMap<usize, u32> {
         let mut shortfalls = BTreeMap::new();
         for group in plan.iter().flatten() {
@@ -250,8 +252,8 @@ impl Constraints {
     }
 }
 
-/// How many of the `size` drives of a domain that sleep may be awake at once under `limit`, beside so many that are
-/// `always_on`; at most `starts_max` of them spin up.
+/// The largest number of the `size` drives of a domain that can sleep and may be awake at once under `limit`, beside
+/// `always_on` drives that are always on; at most `starts_max` of them spin up.
 fn awake_limit(
     spec: &RackSpec,
     limit: DomainLimit,
@@ -281,7 +283,8 @@ fn awake_limit(
     }
 }
 
-/// How many of the `size` drives in `domain` of a resource that sleep may spin up at once; its domains are in `column`.
+/// The largest number of the `size` drives in `domain` of a resource that can sleep and may spin up at once; `column`
+/// has the domain of each drive.
 fn starts_max(spec: &RackSpec, column: &[u32], domain: u32, size: u32) -> u32 {
     let most = spec.starts_max(size.into(), |starting| {
         let mut counts = vec![0_u64; spec.domain_count(starting)];

@@ -3,11 +3,11 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// For each row its column, such that the sum of `cost(row, column)` is least. There must be at least as many columns
-/// as rows, and costs must stay below 2^50.
+/// For each row, its column in the assignment with the least sum of `cost(row, column)`. There must be at least as many
+/// columns as rows, and costs must stay below 2^50.
 pub(super) fn cheapest(rows: usize, columns: usize, cost: impl Fn(usize, usize) -> i64) -> Vec<usize> {
     assert!(rows <= columns, "every row needs a column of its own");
-    // Potentials of rows and columns, and the row (from 1) that each column (from 1) is given to; 0 is nobody.
+    // Potentials of rows and columns, and the row (from 1) that owns each column (from 1); 0 is no row.
     let (mut of_row, mut of_column) = (vec![0_i64; rows + 1], vec![0_i64; columns + 1]);
     let mut owner = vec![0_usize; columns + 1];
     for row in 1..=rows {
@@ -30,7 +30,7 @@ pub(super) fn cheapest(rows: usize, columns: usize, cost: impl Fn(usize, usize) 
     given
 }
 
-/// The cheapest way from the row that column 0 stands for to a free column: that column, and where each came from.
+/// The cheapest path from the row of column 0 to a free column: that column, and the predecessor of each column.
 fn augment(
     of_row: &mut [i64],
     of_column: &mut [i64],

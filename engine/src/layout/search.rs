@@ -9,12 +9,12 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use model::RackSpec;
 
-/// Drives assigned in all attempts together, about; it bounds the number of attempts on large racks.
+/// Approximate number of drives assigned in all attempts together; it bounds the number of attempts on large racks.
 const ASSIGNED_MAX: usize = 400_000;
 /// Exchanges tried in an attempt.
 const EXCHANGES_MAX: usize = 1_000_000;
 
-/// How good a plan is, the most important first: active groups times groups, groups, kept soft domains, kept spread.
+/// The quality of a plan, most important first: active groups times groups, groups, kept soft domains, kept spread.
 type Worth = (u64, u64, Reverse<u32>, Reverse<u32>);
 
 /// The worth of `plan`.
@@ -47,7 +47,8 @@ pub(super) fn best(spec: &RackSpec, constraints: &Constraints) -> Plan {
     best.map(|(_, plan)| plan).filter(|plan| !plan.is_empty()).unwrap_or_else(|| single(constraints))
 }
 
-/// One group found by trying, where assignment found none. Looks at so many partial choices at most.
+/// One group found by a search for drives that fit, where assignment found none. Looks at a limited number of partial
+/// choices.
 fn single(constraints: &Constraints) -> Plan {
     const CHOICES_MAX: u32 = 200_000;
     let mut choice = GroupSearch { constraints, drives: Vec::new(), counts: BTreeMap::new(), budget: CHOICES_MAX };
@@ -56,7 +57,7 @@ fn single(constraints: &Constraints) -> Plan {
     if found { vec![vec![choice.drives]] } else { Vec::new() }
 }
 
-/// A group being put together, drive by drive.
+/// A group that is built drive by drive.
 struct GroupSearch<'a> {
     constraints: &'a Constraints,
     drives: Vec<u32>,
@@ -65,7 +66,7 @@ struct GroupSearch<'a> {
 }
 
 impl GroupSearch<'_> {
-    /// Whether drives at and behind `next` of the usable ones complete the group.
+    /// True if usable drives at or after `next` complete the group.
     fn extend(&mut self, next: usize) -> bool {
         let constraints = self.constraints;
         assert!(self.drives.len() <= constraints.group_drives, "a group has at most g drives");
@@ -113,8 +114,8 @@ fn worth_bound(constraints: &Constraints, drives: &[u32]) -> Worth {
     (active * groups, groups, Reverse(0), Reverse(0))
 }
 
-/// The usable drives by server: by the first kind of failure domain that loses no media, if no hard limit spans two.
-/// Classes that lie within one server can be served, and taken over, as a whole.
+/// The usable drives by server, which is the first kind of failure domain that loses no media; none if a hard limit
+/// spans two servers. Classes within one server can be served, and taken over, as a whole.
 fn by_server(spec: &RackSpec, constraints: &Constraints) -> Option<Vec<Vec<u32>>> {
     let kind = spec.failure_domains.iter().position(|kind| !kind.loses_media)?;
     let mut parts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -154,7 +155,7 @@ fn of_part(constraints: &Constraints, drives: &[u32], soft: bool) -> Plan {
     best
 }
 
-/// Numbers of classes to try: the bound, then fewer, each at most an eighth fewer, down to 1; at most so many in all.
+/// Numbers of classes to try: the bound, then each at most an eighth fewer, down to 1; bounded in number.
 fn counts(bound: usize, drives: usize) -> Vec<usize> {
     let most = (ASSIGNED_MAX / drives.max(1)).clamp(3, 48);
     let mut counts = Vec::new();
@@ -201,7 +202,7 @@ fn even_needs(constraints: &Constraints, share: &Share) -> BTreeMap<u32, u32> {
     counts.into_iter().map(|(number, count)| (number, count.div_ceil(share.groups as u32))).collect()
 }
 
-/// Gives a class of its own to every group that can be awake beside all classes as they are.
+/// Moves every group that can be awake beside all classes as they are into its own class.
 fn split_off(constraints: &Constraints, plan: Plan, taken: &mut [u32]) -> Plan {
     let groups: usize = plan.iter().map(Vec::len).sum();
     let mut classes: Vec<Vec<Vec<u32>>> = Vec::new();

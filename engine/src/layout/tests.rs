@@ -160,7 +160,7 @@ fn random_domains(rng: &mut Rng, slots: &[[u16; 3]]) -> Vec<DomainId> {
     keys.iter().map(|key| DomainId(ranks.binary_search(key).unwrap() as u32)).collect()
 }
 
-/// How many drives of a domain may spin up at once, by adding up every other domain with a limit.
+/// The number of drives of a domain that may spin up at once, by summing over every other domain with a limit.
 fn starts_in(spec: &RackSpec, resource: ResourceId, domain: DomainId) -> u64 {
     let sleeps = |drive: &&DriveSpec| drive.power != DrivePower::None;
     let here = || spec.drives.iter().filter(|d| d.resource_domains[resource.index()] == domain).filter(sleeps);
@@ -177,7 +177,7 @@ fn starts_in(spec: &RackSpec, resource: ResourceId, domain: DomainId) -> u64 {
     starts.min().unwrap_or(u64::MAX)
 }
 
-/// Whether some g drives may be awake at once, by trying all choices.
+/// True if some g drives may be awake at once, by trying all choices.
 fn some_group_exists(spec: &RackSpec, next: usize, chosen: &mut Vec<DriveId>) -> bool {
     let within = |(id, resource): (ResourceId, &Resource)| {
         let is_in = |drive: &DriveSpec, domain, sleeps: bool| {
@@ -219,7 +219,7 @@ fn some_group_exists(spec: &RackSpec, next: usize, chosen: &mut Vec<DriveId>) ->
     })
 }
 
-/// Synthesises, and holds the result against the judge and against its own warnings.
+/// Synthesises a layout, and compares the result with the judge and with its own warnings.
 fn judged(spec: &RackSpec) -> Result<Layout, LayoutError> {
     let layout = synthesise(spec)?;
     let shortfalls = shortfalls(spec, &layout);
@@ -309,7 +309,7 @@ fn drives_that_nobody_controls_leave_the_others_less_and_need_no_room_themselves
         let on = |group: &Group| group.drives.iter().filter(|drive| spec.is_always_on(**drive)).count();
         (layout.active_groups_max(), layout.groups.iter().map(on).collect::<Vec<_>>())
     };
-    // Four of the other six, or two of them: with the two that are always on a group, and no other one.
+    // Four of the other six, or two of them: a group with the two that are always on, and no other group.
     assert_eq!(of_groups(&on(&[0, 1], 6)).1.iter().sum::<usize>(), 2);
     assert_eq!(of_groups(&on(&[0, 1], 4)), (1, vec![2]));
     let error = synthesise(&on(&[0, 1], 3)).unwrap_err().to_string();
@@ -344,7 +344,7 @@ fn a_rack_that_carries_no_group_is_told_why() {
     assert!(error.to_string().starts_with(expected), "{error}");
 }
 
-/// Sixty bays on 260 W, four of which start at once.
+/// Sixty bays on 260 W; four drives start at once.
 fn sixty_bays(watts: u32, starting_drives: &str) -> RackSpec {
     let text = std::format!(
         "name = \"bays\"\ngroup_drives = 15\npack = \"1 GB\"\n[code]\nk = 12\nr = 2\nfragment = \"128 KiB\"\n\
@@ -365,7 +365,7 @@ fn drives_that_start_one_after_the_other_are_charged_so() {
     let layout = judged(&spec).unwrap();
     assert_eq!((layout.groups.len(), layout.active_groups_max()), (4, 1), "15 of 60 awake, and no 15 more");
     assert_eq!((layout.drives_starting_max(&spec), layout.waking_mw(&spec)), (4, 202_400));
-    // The ledger comes as far as that, and no further: whenever one drive spins, the next one starts.
+    // The ledger allows that much, and no more: whenever one drive spins, the next one starts.
     let mut ledger = crate::ledger::Ledger::new(&spec);
     let (mut left, mut starting, mut worst_mw) = (layout.groups[0].drives.clone(), vec![], 0);
     while !left.is_empty() {

@@ -54,7 +54,7 @@ fn watts() -> impl Strategy<Value = Watts> {
     })
 }
 
-/// The same with so many drives of a pool, and these without power control, if its limits carry them.
+/// The same rack with this number of pool drives, and these drives without power control, if its limits carry them.
 fn with_always_on(rack: RackSpec, pool: u32, uncontrolled: &[u32]) -> RackSpec {
     let mut draft = RackDraft::clone(&rack);
     let domains = |i: u32| rack.drives[i as usize].resource_domains.iter().copied().map(Some).collect();
@@ -91,7 +91,7 @@ fn starting(spec: &RackSpec, states: &[PowerState], resource: ResourceId, domain
     inside.filter(starts).filter(|drive| !is_uncontrolled(spec, drive.id)).count() as u64
 }
 
-/// Whether no hard limit is broken.
+/// True if no hard limit is broken.
 fn safe(spec: &RackSpec, states: &[PowerState]) -> bool {
     spec.resources_by_id().filter(|(_, resource)| resource.hard).all(|(id, resource)| {
         (0..DRIVES).map(DomainId).all(|domain| {
@@ -106,7 +106,7 @@ fn safe(spec: &RackSpec, states: &[PowerState]) -> bool {
     })
 }
 
-/// Whether `drive` may spin up by the limits, now and when all that spins up now has got to full speed.
+/// True if `drive` may spin up by the limits, now and when all drives that spin up now have got to full speed.
 fn would_fit(spec: &RackSpec, states: &[PowerState], drive: DriveId) -> bool {
     if is_uncontrolled(spec, drive) {
         return true;

@@ -1,8 +1,8 @@
-//! File systems that several drives share: the room of emulated drives, which lie in directories of one disk.
+//! File systems that several drives share: the room of emulated drives, which are directories of one disk.
 //!
-//! The free space of such a file system counts once, however many drives lie on it. It is measured now and again from
-//! outside; between two measurements what is written and removed is added up here. What is reserved is not on the disk
-//! yet, or only in part, so it always counts as taken: the estimate is on the safe side.
+//! The free space of a shared file system counts once for all drives on it. It is measured from time to time from
+//! outside; between two measurements, writes and removals are added up here. Reserved bytes are not on the disk yet, or
+//! only in part, so they always count as taken: the estimate is on the safe side.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,23 +12,24 @@ use model::DriveId;
 #[derive(Clone, Copy, Default)]
 pub(super) struct Host {
     pub free: u64,
-    /// Not on the disk yet, or only in part.
+    /// Reserved bytes: not on the disk yet, or only in part.
     pub reserved: u64,
 }
 
-/// Which drives share which file system.
+/// The file systems, and the drives on each.
 pub(super) struct Hosts {
     hosts: Vec<Host>,
     host_of: Vec<Option<usize>>,
 }
 
 impl Hosts {
-    /// None of the `drives` drives shares anything.
+    /// A rack in which none of the `drives` drives shares a file system.
     pub fn new(drives: usize) -> Self {
         Self { hosts: Vec::new(), host_of: vec![None; drives] }
     }
 
-    /// `free_bytes` are free of file system `host`, on which `drives` lie; `reserved` is what is reserved on a drive.
+    /// Records that file system `host`, on which `drives` are stored, has `free_bytes` free; `reserved` returns the
+    /// bytes reserved on a drive.
     pub fn measured(&mut self, host: usize, drives: &[DriveId], free_bytes: u64, reserved: impl Fn(DriveId) -> u64) {
         if self.hosts.len() <= host {
             self.hosts.resize(host + 1, Host::default());
@@ -48,7 +49,7 @@ impl Hosts {
         self.host(drive).map(|host| self.hosts[host].free.saturating_sub(self.hosts[host].reserved))
     }
 
-    /// Which file system `drive` lies on, if it shares one.
+    /// The number of the file system that stores `drive`, if it shares one.
     pub fn host(&self, drive: DriveId) -> Option<usize> {
         self.host_of.get(drive.index()).copied().flatten()
     }

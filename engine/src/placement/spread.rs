@@ -1,21 +1,21 @@
-//! Choosing k + r drives so that the loss of one failure domain costs no more than r of them.
+//! Choice of k + r drives so that the loss of one failure domain costs at most r of them.
 //!
-//! Candidates come in order of preference. Taking them greedily, unless a domain has its fill, gives the most preferred
-//! drives and never fails needlessly as long as the kinds of domains are nested (a tray lies in one chassis): the sets
-//! allowed form a laminar matroid, where greed is right. For kinds that cross, where the question is as hard as
-//! matching, a bounded search follows the greedy order; should it give up on a choice that exists, the rule is relaxed
-//! a little early, never the room.
+//! Candidates come in order of preference. Taking them greedily, unless a domain is full, returns the most preferred
+//! drives and never fails needlessly as long as the kinds of domains are nested (a tray is in one chassis): the allowed
+//! sets form a laminar matroid, for which a greedy choice is optimal. For kinds that cross, the problem is as hard as
+//! matching, and a bounded search follows the greedy order. If it misses an existing choice, the rule is relaxed
+//! slightly early; the room is never exceeded.
 //!
-//! Invariants: what is chosen is k + r distinct candidates, or nothing; `relaxed` chooses whenever there are k + r.
+//! Invariants: a choice is k + r distinct candidates, or nothing; `relaxed` finds a choice whenever there are k + r.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use model::{DriveId, RackSpec};
 
-/// Steps of the search that follows a greedy choice which failed, where kinds of domains cross.
+/// Steps of the search after a failed greedy choice, where kinds of domains cross.
 const SEARCH_STEPS_MAX: u32 = 20_000;
 
-/// One way in which drives fail together and lose what is on them.
+/// One way in which drives fail together and lose their data.
 struct FailureKind {
     /// The domain of each drive.
     domain_of: Vec<u32>,
@@ -29,7 +29,7 @@ impl FailureKind {
         Self { domain_of, domain_count }
     }
 
-    /// Whether drives of one domain of this kind are always in one domain of `other`.
+    /// True if drives of one domain of this kind are always in one domain of `other`.
     fn lies_in(&self, other: &Self) -> bool {
         let mut seen = vec![None; self.domain_count];
         self.domain_of
@@ -45,7 +45,7 @@ pub(super) struct Spread {
     nested: bool,
     /// k + r.
     pub stacks: usize,
-    /// r: stacks that one domain may hold.
+    /// r: the number of stacks that one domain may hold.
     per_domain: usize,
 }
 
@@ -62,7 +62,7 @@ impl Spread {
         Self { nested, stacks: spec.code.stacks(), per_domain: usize::from(spec.code.parity), kinds }
     }
 
-    /// How many more than r of these drives lie in one domain, at worst. Without redundancy there is nothing to spread.
+    /// The largest number of these drives in one domain beyond r. 0 without redundancy, which leaves nothing to spread.
     pub fn excess(&self, drives: &[DriveId]) -> usize {
         if self.per_domain == 0 {
             return 0;
@@ -75,7 +75,7 @@ impl Spread {
         worst.max().unwrap_or(0).saturating_sub(self.per_domain)
     }
 
-    /// How many of `drives` lie in the domains of `drive`, over all kinds of domains.
+    /// The number of `drives` in the domains of `drive`, summed over all kinds of domains.
     pub fn beside(&self, drives: &[DriveId], drive: DriveId) -> usize {
         let same = |kind: &FailureKind, other: DriveId| kind.domain_of[other.index()] == kind.domain_of[drive.index()];
         self.kinds.iter().map(|kind| drives.iter().filter(|other| same(kind, **other)).count()).sum()
@@ -89,8 +89,8 @@ impl Spread {
         Some(chosen)
     }
 
-    /// k + r of the candidates, the earlier the better, with as few as possible above r in any domain: first the worst
-    /// kind of domain is made as good as it can be, then each other kind, in the order of the description.
+    /// k + r of the candidates, the earlier the better, with as few as possible above r in any domain: first the cap of
+    /// all kinds of domains is lowered as far as possible, then the cap of each kind, in the order of the description.
     pub fn relaxed(&self, candidates: &[DriveId]) -> Option<Vec<DriveId>> {
         let least = self.per_domain.max(1);
         let mut caps = vec![self.stacks; self.kinds.len()];
@@ -126,14 +126,14 @@ impl Spread {
     }
 }
 
-/// A walk over the candidates: each is taken if it may be, and on a dead end the last one taken is left out instead.
+/// A search over the candidates: each is taken if allowed, and on a dead end the last one taken is left out instead.
 struct Search<'a> {
     spread: &'a Spread,
     candidates: &'a [DriveId],
-    /// For each kind, how many more each domain may hold.
+    /// For each kind, the number of stacks that each domain may still hold.
     room: Vec<Vec<usize>>,
     chosen: Vec<DriveId>,
-    /// Where among the candidates each chosen one stands.
+    /// The position of each chosen drive among the candidates.
     trail: Vec<usize>,
 }
 
@@ -154,7 +154,7 @@ impl Search<'_> {
         }
     }
 
-    /// Takes whatever may be taken from candidate `at` on, until there are enough or those left are too few.
+    /// Takes all allowed candidates from candidate `at` on, until there are enough or too few are left.
     fn take_from(&mut self, mut at: usize) {
         let wanted = self.spread.stacks;
         while self.chosen.len() < wanted && self.chosen.len() + self.candidates.len() - at >= wanted {
@@ -168,7 +168,7 @@ impl Search<'_> {
         }
     }
 
-    /// Puts the last one taken back, and says where to go on.
+    /// Returns the last drive taken to the candidates, and returns the position at which to continue.
     fn leave_out(&mut self) -> Option<usize> {
         assert!(self.chosen.len() == self.trail.len(), "every drive that was taken has its place");
         let drive = self.chosen.pop()?;

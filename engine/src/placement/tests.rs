@@ -31,7 +31,7 @@ fn draft(code: (u8, u8), capacities: &[u64], kinds: &[Vec<u32>]) -> RackDraft {
     draft
 }
 
-/// Domain numbers made dense, as a rack wants them.
+/// Consecutive domain numbers, as a rack requires them.
 fn dense(raw: &[u32]) -> Vec<u32> {
     let mut used = raw.to_vec();
     used.sort_unstable();
@@ -44,7 +44,7 @@ fn groups_of(drives: usize, each: usize) -> Vec<Vec<DriveId>> {
     ids.chunks(each).map(<[_]>::to_vec).collect()
 }
 
-/// How many more than r of `drives` are in one domain, at worst.
+/// The largest number of `drives` in one domain beyond r.
 fn excess(spec: &RackSpec, drives: &[DriveId]) -> usize {
     let count =
         |kind: usize, domain| drives.iter().filter(|drive| spec.drive(**drive).failure_domains[kind] == domain).count();
@@ -186,13 +186,13 @@ fn paper_rack(capacities: &[u64]) -> RackSpec {
 
 const PAPER_MEAN: u64 = 4_550_000_000_000;
 
-/// Payload from 200 MB to 9 GB with a mean of 3.3 GB: the mean of two uniform draws, the smaller ones oftener.
+/// Payload from 200 MB to 9 GB with a mean of 3.3 GB: the mean of two uniform draws, the smaller ones more often.
 fn blob_bytes(rng: &mut Rng) -> u64 {
     let mega = rng.between(0, 8_800).min(rng.between(0, 8_800)) + rng.between(0, 333);
     (200 + mega.min(8_800)) * 1_000_000
 }
 
-/// Writes until the first refusal; says what share of the rack is used. Pelican, section 5.6.
+/// Writes until the first refusal; returns the used share of the rack. Pelican, section 5.6.
 fn fill(spec: &RackSpec, mut place: impl FnMut(&mut Placement, u64, &mut Rng) -> bool) -> f64 {
     let classes = [ClassId(0), ClassId(0)];
     let mut placement = Placement::new(spec, &groups_of(48, 24), &classes);
@@ -238,7 +238,7 @@ fn equal_drives_fill_to_999_thousandths_before_the_first_refusal() {
 
 #[test]
 fn with_drives_of_varying_size_the_rule_fills_more_than_random_choice() {
-    // Mean 4.55 TB, smallest 4.2 TB; how the paper's sizes were distributed did not survive.
+    // Mean 4.55 TB, smallest 4.2 TB; the distribution of the paper's sizes is not known.
     let mut rng = Rng::new(5);
     let capacities: Vec<_> = (0..48).map(|_| rng.between(4_200, 4_900) * 1_000_000_000).collect();
     let spec = paper_rack(&capacities);
@@ -368,7 +368,8 @@ fn a_blob_fits_where_the_shared_disk_has_room_for_all_its_stacks() {
     assert_eq!(placement.free_total(), 12_000);
     placement.freed(drives[0], 6_000);
     assert_eq!(placement.free_total(), 18_000);
-    // A mount that finds all that the disk has left says nothing of the drive; one that finds less, nothing of others.
+    // A mount that finds all that is free on the disk is no evidence about the drive; one that finds less is none about
+    // others.
     placement.set_free(drives[1], 18_000);
     assert_eq!((placement.free_total(), placement.free_bytes(drives[1])), (18_000, 18_000));
     placement.set_free(drives[1], 1_000);
@@ -384,8 +385,8 @@ fn a_blob_fits_where_the_shared_disk_has_room_for_all_its_stacks() {
     assert!(choose(&mut placement, 20_000).is_some());
 }
 
-/// One stack after the other is lost on Pelican's rack and goes elsewhere: against all choices there are, none holds
-/// fewer beyond r in a domain, nor is any domain of the target less crowded.
+/// One stack after the other is lost on Pelican's rack and goes elsewhere. Compared with all possible choices, none
+/// holds fewer beyond r in a domain, nor is any domain of the target less crowded.
 #[test]
 fn a_rebuilt_stack_breaks_no_rule_of_domains_that_another_choice_would_keep() {
     let pelican = model::text::parse(include_str!("../../../racks/pelican.toml"), "pelican.toml").unwrap();

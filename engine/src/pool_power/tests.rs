@@ -8,7 +8,8 @@ use model::{RackSpec, Rng};
 const P0: PoolDriveId = PoolDriveId(0);
 const P1: PoolDriveId = PoolDriveId(1);
 
-/// A box of eight drives and a pool of two, one of which alone is beside them: `starts` drives may start at a time.
+/// A box of eight drives and a pool of two; only one drive of the pool shares the box's domains. `starts` drives may
+/// start at a time.
 fn spec(starts: u32) -> RackSpec {
     let (_, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "nas8").unwrap();
     let starting =
@@ -33,7 +34,7 @@ impl Pool {
         Self { ledger: Ledger::new(&spec), power: PoolPower::new(spec.pool.len(), starts_per_day, spin_down), now }
     }
 
-    /// What is asked for after `change`.
+    /// The actions after `change`.
     fn after(&mut self, change: impl FnOnce(&mut PoolPower, &mut Ledger, &mut Step)) -> Vec<Action> {
         let mut actions = Vec::new();
         let mut step = Step { now: self.now, actions: &mut actions };
@@ -42,7 +43,7 @@ impl Pool {
         actions
     }
 
-    /// What is asked for after `event` of `drive`.
+    /// The actions after `event` of `drive`.
     fn event(&mut self, drive: PoolDriveId, event: PoolDriveEvent) -> Vec<Action> {
         self.after(|power, ledger, step| power.take_note(drive, event, ledger, step))
     }
@@ -55,7 +56,7 @@ impl Pool {
         self.event(drive, PoolDriveEvent::Wanted)
     }
 
-    /// `drive` does what `actions` tell it, and nothing else; what is asked for then.
+    /// `drive` executes `actions`, and nothing else; returns the next actions.
     fn done(&mut self, drive: PoolDriveId, actions: &[Action]) -> Vec<Action> {
         match actions {
             [Action::PoolDrive { drive: told, action: PoolDriveAction::Stop(attempt) }] if *told == drive => {
@@ -229,8 +230,8 @@ fn a_drive_that_starts_and_is_found_spinning_was_started_once() {
     assert_eq!(pool.power.view(P0, pool.now).unwrap().starts_today, 1);
 }
 
-/// At random, with drives of the box that start beside them: nobody who wants a drive is left without an answer, no
-/// more start than may, and the power that is counted is that of all states.
+/// At random, with drives of the box that start beside them: every request for a drive is answered, no more drives
+/// start than may, and the power that is counted is that of all states.
 #[test]
 fn at_random_everybody_is_answered_and_the_books_agree() {
     for seed in 0..200 {

@@ -1,6 +1,6 @@
-//! Drives that stay away are given up ([`crate::absence`]).
+//! Gives up drives that stay away ([`crate::absence`]).
 //!
-//! Invariant: nothing is given up here but by an action, and it counts as failed when the world says so.
+//! Invariant: a drive is given up here only by an action, and counts as failed when the world reports that it failed.
 
 use super::Rack;
 use crate::absence::{AbsenceView, Facts, Verdict};
@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 use model::{DriveId, Time};
 
 impl Rack {
-    /// Gives up what was away for long enough, and has the groups woken of what is to be tried once more. True if
-    /// something was queued.
+    /// Gives up drives that were away long enough, and wakes the groups of drives that are to be tried once more. True
+    /// if something was queued.
     pub(super) fn give_up_absent(&mut self, step: &mut Step) -> bool {
         let mut queued = false;
         while let Some(verdict) = self.next_verdict(step.now) {
@@ -33,7 +33,7 @@ impl Rack {
         verdict
     }
 
-    /// The drives that are away, since when, and when they are given up.
+    /// The drives that are away, since when, and when they will be given up.
     pub fn absences(&self) -> Vec<AbsenceView> {
         let asked: Vec<DriveId> = self.absences.asked().collect();
         self.with_facts(&asked, |facts| self.absences.views(self.now, facts))
@@ -47,7 +47,8 @@ impl Rack {
         };
         let lossy_beside = |drive: DriveId| {
             let group = self.setup.own_group_of(drive);
-            // One without a group is a spare, and one of another's is the other's to give up.
+            // A drive without a group is a spare, and a drive of another instance's group is that instance's to give
+            // up.
             let members =
                 group.map(|group| self.setup.members(group).iter().filter(|member| is_lossy(**member)).count());
             members.unwrap_or(usize::MAX - 1)
@@ -58,13 +59,13 @@ impl Rack {
         look(&Facts { spec, is_away: &is_away, is_untried: &is_untried, lossy_beside: &lossy_beside })
     }
 
-    /// Has the group of `drive` woken, which is thereby tried. False if the queue is full.
+    /// Queues a wake of the group of `drive`, which tries the drive. False if the queue is full.
     fn try_once_more(&mut self, drive: DriveId, now: Time) -> bool {
         let Some(group) = self.setup.own_group_of(drive) else { return false };
         let op = self.ops.own_number();
         let work = Work::Initialise { group };
         let request = Request { op, priority: PriorityClass::Rebuild, overtake_limit: None, work };
-        // Where the queue is full, it is asked for again.
+        // If the queue is full, the try is requested again.
         self.queue(Op::new(request, self.setup.class_of(group), group), now).is_none()
     }
 }

@@ -1,8 +1,8 @@
-//! Operations come and go: admission, placement, queueing, cancelling, and the one answer to each.
+//! Start and end of operations: admission, placement, queueing, cancelling, and the one answer to each.
 //!
 //! A write is placed when it is admitted, so that space is reserved while it waits.
 //!
-//! Invariant: an operation holds a place in `ops` from its admission to its answer, and a reservation no longer than
+//! Invariant: an operation has an entry in `ops` from its admission to its answer, and a reservation no longer than
 //! that.
 
 use super::Rack;
@@ -23,7 +23,7 @@ impl Rack {
         self.submit(request, false, step);
     }
 
-    /// A read, or a look, that is worth no wake of its own.
+    /// Admits a read or an inspection that does not justify a wake.
     pub(super) fn submitted_while_awake(&mut self, request: Box<Request>, step: &mut Step) {
         self.submit(request, true, step);
     }
@@ -42,7 +42,7 @@ impl Rack {
                 if while_awake && drives.is_empty() && self.classes[class.index()].up() != Some(group) {
                     return self.reject(&request, Rejection::Asleep, step);
                 }
-                // Most that a busy rack is asked for; of a write, the space is to be given back.
+                // The usual case in a busy rack. A write is refused later, since its space must be released.
                 if drives.is_empty() && self.classes[class.index()].queues.is_full(request.priority) {
                     return self.reject(&request, Rejection::QueueFull, step);
                 }
@@ -61,8 +61,8 @@ impl Rack {
         }
     }
 
-    /// Whether the request is made for the first time: the world numbers its operations upwards, and a migration write
-    /// is awaited until it has come to its end.
+    /// True for a new request: the world numbers its operations upwards, and the migrator awaits a migration write
+    /// until it ends.
     fn is_new(&mut self, request: &Request) -> bool {
         if self.ops.contains(request.op) {
             return false;
@@ -74,7 +74,7 @@ impl Rack {
         }
     }
 
-    /// The group in which the operation will be served, and for a write the drives.
+    /// The group that will serve the operation, and the drives of a write.
     fn admit(&mut self, request: &Request, now: Time) -> Result<(GroupId, Vec<DriveId>), Rejection> {
         match &request.work {
             Work::Read { group, drives, .. } => {
@@ -86,7 +86,7 @@ impl Rack {
             Work::Visit { group } | Work::Inspect { group } => {
                 self.validate(*group, &[]).map(|()| (*group, Vec::new()))
             }
-            // Nobody but the engine asks for these.
+            // Only the engine itself requests these.
             Work::Rebuild { .. } | Work::Initialise { .. } | Work::Scrub { .. } | Work::ScrubWake { .. } => {
                 Err(Rejection::Malformed)
             }
@@ -114,13 +114,13 @@ impl Rack {
         let place = self.place_where_composed(request.op, wanted, &spent);
         place.or_else(|| self.place(wanted, &spent)).ok_or_else(|| match pin {
             _ if !spent.is_empty() => Rejection::StartBudgetSpent,
-            // Nobody else is asked, and nothing has to be removed: the drives have to come back.
+            // No other group is tried, and nothing has to be removed: the drives have to come back.
             PinnedTo::Group(group) if self.placement.has_room_away(group, stack_bytes) => Rejection::TooManyDrivesAway,
             _ => Rejection::NoRoom,
         })
     }
 
-    /// Groups that sleep and may not be woken for `priority` any more today.
+    /// Groups that sleep and may not be woken for `priority` again today.
     fn without_starts(&self, priority: PriorityClass, now: Time) -> Vec<GroupId> {
         let asleep = |group: &GroupId| self.group_state(*group) == GroupState::Asleep;
         self.setup.groups().filter(|group| asleep(group) && !self.may_start(*group, priority, now)).collect()
@@ -153,7 +153,7 @@ impl Rack {
         place
     }
 
-    /// The place of a write that was composed anew while its group was awake: that group, if it may be.
+    /// The place of a write that was recomposed while its group was awake: that group, if possible.
     fn place_where_composed(
         &mut self,
         op: OpId,
@@ -167,7 +167,7 @@ impl Rack {
         place
     }
 
-    /// Something was deleted: while a write finds no room, that is reclaimed at once.
+    /// Reclaims deleted bytes at once while a write finds no room.
     pub(super) fn reclaim_if_full(&mut self, step: &mut Step) {
         if let Some(pin) = self.room.unplaced.map(|wanted| wanted.pin)
             && self.booted
@@ -177,7 +177,7 @@ impl Rack {
         }
     }
 
-    /// Visits the group that `pin` allows where most can be given back, if anything can: there is room the next time.
+    /// Visits the group with most reclaimable bytes that `pin` allows, if any has some, so that a retry finds room.
     fn visit_most_dead(&mut self, pin: PinnedTo, step: &mut Step) {
         let reclaimable = |group: &GroupId| self.reclaim.reclaimable_bytes(*group);
         let groups = self.setup.groups_for(pin).filter(|group| reclaimable(group) > 0);
@@ -186,7 +186,7 @@ impl Rack {
         }
     }
 
-    /// Makes sure that `group` is visited, so that what is dead there is reclaimed.
+    /// Makes sure that `group` is visited, so that its dead blobs are reclaimed.
     fn visit(&mut self, group: GroupId, step: &mut Step) {
         assert!(!self.closing, "nobody wakes {group} for room once the rack closes");
         assert!(self.reclaim.reclaimable_bytes(group) > 0, "{group} is visited for what can be given back");
@@ -208,7 +208,7 @@ impl Rack {
         }
     }
 
-    /// Queues `op` in its class. Gives it back if the queue is full.
+    /// Queues `op` in its class. Returns it if the queue is full.
     pub(super) fn queue(&mut self, op: Op, now: Time) -> Option<Op> {
         let request = &op.request;
         let queued = Queued {
@@ -230,7 +230,7 @@ impl Rack {
         None
     }
 
-    /// Gives back the space that is reserved for an operation.
+    /// Releases the space that is reserved for an operation.
     pub(super) fn release_space(&mut self, op: OpId) {
         if let Some(op) = self.ops.get_mut(op) {
             let (drives, stack_bytes) = op.take_reserved();
@@ -240,7 +240,7 @@ impl Rack {
 
     pub(super) fn cancelled(&mut self, op: OpId, step: &mut Step) {
         let Some(known) = self.ops.get(op) else {
-            self.migrator.ended(step.now, op, true); // a pack that came to nothing
+            self.migrator.ended(step.now, op, true); // a pack that had no versions left
             return;
         };
         if !self.classes[known.class.index()].remove(op) {
@@ -250,7 +250,7 @@ impl Rack {
         self.finish(op, Outcome::Cancelled, step);
     }
 
-    /// Ends the operations of `group`, which goes to sleep, that are worth no wake of their own.
+    /// Ends the operations of `group`, which goes to sleep, that do not justify a wake.
     pub(super) fn end_while_awake(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
         for op in self.ops.while_awake(group) {
             if self.classes[class.index()].give_up(op) {
@@ -261,7 +261,7 @@ impl Rack {
         assert!(left.is_empty(), "{left:?} would wake {group} again");
     }
 
-    /// The pending operation may not wake its group any more today.
+    /// Ends the pending operation, which may not wake its group again today.
     pub(super) fn give_up_for_budget(&mut self, class: ClassId, step: &mut Step) {
         let Some(pick) = self.classes[class.index()].give_up_pending() else { return };
         assert!(self.ops.contains(pick.op), "{} waits for its group", pick.op);
@@ -269,8 +269,8 @@ impl Rack {
         self.finish(pick.op, Outcome::Failed(Rejection::StartBudgetSpent), step);
     }
 
-    /// Forgets `op` and says how it ended. Nobody waits for a visit or an initialisation, or knows of a
-    /// rebuild that never was in service.
+    /// Forgets `op` and reports its outcome, except for visits and initialisations, for which no client waits, and for
+    /// rebuilds that never were in service, which are unknown outside.
     pub(super) fn finish(&mut self, op: OpId, outcome: Outcome, step: &mut Step) {
         let ended = self.ops.remove(op);
         self.jobs.operation_ended(op, &outcome);
@@ -312,7 +312,7 @@ impl Rack {
         }
     }
 
-    /// Refuses an operation that was never taken in.
+    /// Refuses an operation that was never admitted.
     fn reject(&mut self, request: &Request, reason: Rejection, step: &mut Step) {
         assert!(!self.ops.contains(request.op), "{} is answered once", request.op);
         self.migrator.ended(step.now, request.op, false);

@@ -1,4 +1,4 @@
-//! What a rack hears of the checks of its workshop.
+//! Passes the results of checks of the workshop to the checker and the migrator.
 
 use super::Rack;
 use crate::event::CheckProgress;
@@ -13,7 +13,7 @@ impl Rack {
         }
     }
 
-    /// For a pass of checks, or for a move that waits for an idle workshop.
+    /// Records the load, for a pass of checks or for a move that waits for an idle workshop.
     pub(super) fn load_measured(&mut self, attempt: Attempt, load_permille: u32) {
         self.checker.measured(self.now, attempt, load_permille);
         self.migrator.measured(self.now, attempt, load_permille);

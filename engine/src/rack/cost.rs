@@ -1,5 +1,5 @@
-//! What it costs to read a set in the best order: every group that has some of it wakes once, and the classes work side
-//! by side.
+//! The cost of reading a set in the best order: every group that has some of it wakes once, and the classes work in
+//! parallel.
 
 use super::Rack;
 use crate::class::GroupState;
@@ -7,32 +7,32 @@ use core::time::Duration;
 use model::physics::ServerLoad;
 use model::{ClassId, GroupId};
 
-/// What is to be read of one group.
+/// The reads of a set in one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupReads {
     /// The group.
     pub group: GroupId,
-    /// Reads.
+    /// The number of reads.
     pub reads: u64,
-    /// Payload bytes of all of them.
+    /// Payload bytes of all reads.
     pub bytes: u64,
 }
 
-/// The expected cost of reading a set, beside nobody else.
+/// The expected cost of reading a set, without other load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCost {
-    /// Groups that wake for it.
+    /// Groups that wake for the reads.
     pub wakes: u64,
     /// Drives that start.
     pub starts: u64,
-    /// Until the last byte, in modelled time.
+    /// Modelled time until the last byte.
     pub time: Duration,
-    /// What the drives draw beyond standby while they read and change between groups, in millijoules.
+    /// Energy that the drives draw beyond standby while they read and switch between groups, in millijoules.
     pub energy_mj: u64,
 }
 
 impl Rack {
-    /// What it costs to read a set, of which each group is named once.
+    /// The cost of reading a set that names each group once.
     pub fn read_cost(&self, set: &[GroupReads]) -> ReadCost {
         let mut cost = ReadCost::default();
         for class in 0..self.classes.len() {
@@ -44,7 +44,7 @@ impl Rack {
         cost
     }
 
-    /// Adds what one group costs; answers how long its class is busy with it.
+    /// Adds the cost of one group; returns the time that its class spends on it.
     fn add_group(&self, reads: &GroupReads, cost: &mut ReadCost) -> Duration {
         let load = ServerLoad::Idle;
         let each = reads.bytes / reads.reads.max(1);

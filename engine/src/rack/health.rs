@@ -1,8 +1,7 @@
-//! Drives are asked for their health while they are mounted anyway, and one that is worn is retired
-//! ([`crate::health`]).
+//! Asks drives for their health while they are mounted for other reasons, and retires worn drives ([`crate::health`]).
 //!
-//! Invariant: a worn drive is retired only while no other drive of the rack is being emptied and nothing of its group
-//! is to be rebuilt, and only if the rest of its group can take a whole blob and has room for what it holds.
+//! Invariant: a worn drive is retired only while no other drive of the rack is being emptied and its group has nothing
+//! to rebuild, and only if the other drives of its group can take a whole blob and have room for its data.
 
 use super::Rack;
 use crate::action::Action;
@@ -11,14 +10,14 @@ use crate::step::Step;
 use model::{DriveId, GroupId};
 
 impl Rack {
-    /// `drive` was mounted and is in service.
+    /// Asks `drive`, which was mounted and is in service, for its health if that is due.
     pub(super) fn ask_health(&mut self, drive: DriveId, step: &mut Step) {
         if self.health.is_due(drive, step.now) {
             step.ask(Action::ReadHealth { drive });
         }
     }
 
-    /// Has the worst drive retired that is worn, if there is one that may go.
+    /// Asks for the retirement of the worst worn drive, if one may be retired.
     pub(super) fn retire_worn(&mut self, step: &mut Step) {
         let mut health = core::mem::take(&mut self.health);
         let worn = health.next_to_retire(step.now, |drive| self.may_drain(drive));
@@ -43,18 +42,18 @@ impl Rack {
         count >= self.setup.spec.code.stacks() && free_bytes >= self.placement.used_bytes(drive)
     }
 
-    /// Whether a good drive is being emptied.
+    /// True if a good drive is being emptied.
     fn is_emptying(&self) -> bool {
         self.retiring.iter().any(|drive| !self.has_failed(*drive))
     }
 
-    /// Whether stacks of `group` are to be rebuilt.
+    /// True if stacks of `group` are to be rebuilt.
     fn lacks_stacks(&self, group: GroupId) -> bool {
         let mut left = self.rebuilder.left_bytes(|drive| self.placement.used_bytes(drive));
         left.any(|(drive, left_bytes)| left_bytes > 0 && self.setup.own_group_of(drive) == Some(group))
     }
 
-    /// `drive` has so many bad sectors.
+    /// Records the number of bad sectors that `drive` reported.
     pub(super) fn health_read(&mut self, drive: DriveId, bad_sectors: u64) {
         if !self.drives.knows(drive) {
             return;
@@ -65,7 +64,7 @@ impl Rack {
         }
     }
 
-    /// What `drive` said of its bad sectors, if it ever did.
+    /// The last report of `drive` on its bad sectors; `None` if it never reported.
     pub fn drive_health(&self, drive: DriveId) -> Option<HealthView> {
         self.health.view(drive)
     }

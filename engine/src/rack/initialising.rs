@@ -1,6 +1,6 @@
-//! The groups that were never woken are, each once ([`crate::initialisation`]).
+//! Wakes the groups that were never woken, each once ([`crate::initialisation`]).
 //!
-//! Invariant: an initialisation wakes its group as any operation does, so whatever holds for a wake holds for it.
+//! Invariant: an initialisation wakes its group as any operation does, so all rules for wakes apply to it.
 
 use super::Rack;
 use crate::action::{Action, Outcome};
@@ -12,7 +12,7 @@ use crate::step::Step;
 use model::{ClassId, GroupId, OpId, Time};
 
 impl Rack {
-    /// Work may begin: whatever was never initialised is to be.
+    /// Work may start: all groups with drives that were never initialised are to be initialised.
     pub(super) fn booted(&mut self, now: Time) {
         if core::mem::replace(&mut self.booted, true) {
             return;
@@ -44,7 +44,7 @@ impl Rack {
             let work = Work::Initialise { group };
             let op = self.ops.own_number();
             let request = Request { op, priority: PriorityClass::Background, overtake_limit: None, work };
-            // Where the queue is full, it is tried again once something has happened.
+            // If the queue is full, the rack tries again after the next event.
             if self.queue(Op::new(request, class, group), step.now).is_none() {
                 self.initialisation.queued(group, op);
                 queued = true;
@@ -53,8 +53,8 @@ impl Rack {
         queued
     }
 
-    /// `group` is ready, whatever it was woken for: if one of its drives is, it is initialised. True if it was woken
-    /// for nothing else.
+    /// Records that `group`, which was woken for any reason, is initialised, if one of its drives is ready. True if it
+    /// was woken for nothing else.
     pub(super) fn note_initialised(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         let members = self.setup.members(group);
         if !members.iter().any(|drive| self.drives.is_ready(*drive)) {
@@ -66,7 +66,8 @@ impl Rack {
             step.ask(Action::PersistInitialised { group, drives });
         }
         let Some(op) = op else { return false };
-        // Woken for something else: nothing is left for it to do. One that the group was woken for ends in its turn.
+        // The group was woken for another reason, so nothing is left to do. An initialisation that caused the wake ends
+        // when it is served.
         let needless = self.classes[class.index()].remove(op);
         if needless {
             self.finish(op, Outcome::Deleted, step);
@@ -74,7 +75,7 @@ impl Rack {
         !needless
     }
 
-    /// The initialisation of `group` is over, well or badly.
+    /// Ends the initialisation of `group`, successful or not.
     pub(super) fn initialisation_ended(&mut self, group: GroupId, op: OpId, now: Time) {
         assert!(!self.ops.contains(op), "{op} is over");
         self.initialisation.ended(group, now, StartBudget::next_day(now));

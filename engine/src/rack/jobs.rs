@@ -1,4 +1,4 @@
-//! Where repartition jobs meet the rack: their operations are submitted, withdrawn and timed like any other.
+//! The link between repartition jobs and the rack: their operations are submitted, withdrawn and timed like any other.
 
 use super::Rack;
 use crate::action::Outcome;
@@ -12,7 +12,8 @@ use alloc::boxed::Box;
 use model::{ClassId, Time};
 
 impl Rack {
-    /// An operation is asked for on behalf of a job. One that is to do nothing at the moment gets it back cancelled.
+    /// Submits an operation of a job. If the job must not do anything at the moment, the operation is cancelled at
+    /// once.
     pub(super) fn submitted_for_job(&mut self, of: JobClass, request: Box<Request>, step: &mut Step) {
         let op = request.op;
         assert_eq!(request.priority, PriorityClass::Background, "nobody waits for an operation of a job");
@@ -25,7 +26,7 @@ impl Rack {
         }
     }
 
-    /// Jobs go on as far as they can; whether that has changed the queues.
+    /// Advances jobs as far as possible; true if that has changed the queues.
     pub(super) fn go_on_with_jobs(&mut self, step: &mut Step) -> bool {
         if self.jobs.is_empty() {
             return false;
@@ -43,7 +44,8 @@ impl Rack {
         self.ops.len() < open
     }
 
-    /// An operation leaves service: the time it was there is that of its job, if it is of one.
+    /// Adds the time that an operation of a job was in service to the times of that job, when the operation leaves
+    /// service.
     pub(super) fn note_job_service(&mut self, service: InService, now: Time) {
         assert!(now >= service.since, "{} was in service before it left", service.op);
         let Some(at_work) = self.jobs.working().filter(|at_work| at_work.owns(service.op)) else { return };
@@ -61,18 +63,18 @@ impl Rack {
         Some(&self.jobs.at_work(job)?.planner)
     }
 
-    /// The time that a job has taken so far.
+    /// The time spent on a job so far.
     pub fn job_times(&self, job: JobId) -> JobTimes {
         self.jobs.at_work(job).map(|at_work| at_work.times).unwrap_or_default()
     }
 
-    /// A class of a job that something stands in the way of for longer than a turn, and what that is.
+    /// The first blocked class of a job, and the reason. A wait for a place in a queue does not count.
     pub fn job_blocked(&self, job: JobId) -> Option<(ClassId, BlockReason)> {
         self.jobs.at_work(job)?.blocked()
     }
 
-    /// The next order of a class of a job, if the write that it has in hand writes so many bytes and nothing comes
-    /// between; only if that is a write as well ([`JobPlanner::ahead`]).
+    /// The next order of a class of a job, if the write that it has in hand writes this number of bytes and nothing
+    /// happens before its end; only if the next order is a write as well ([`JobPlanner::ahead`]).
     pub fn job_ahead(&self, of: JobClass, bytes: u64) -> Option<Order> {
         let next = self.job_planner(of.job)?.ahead(of.class, bytes)?;
         assert!(next.writes(), "nothing but a write is prepared ahead");

@@ -1,11 +1,11 @@
-//! Lost stacks are regenerated one by one on other drives of their group ([`crate::rebuild`]).
+//! Regenerates lost stacks one by one on other drives of their group ([`crate::rebuild`]).
 //!
-//! A stack that a scrub has found damaged ([`crate::scrub`]) takes the same way, to a place beside itself. One on a
-//! good drive that is retired is copied, and one on a drive that came back is looked for; only if it cannot be read
-//! there is it regenerated from others.
+//! A stack that a scrub found damaged ([`crate::scrub`]) is handled in the same way, and is written beside itself. A
+//! stack on a good drive that is retired is copied, and a stack on a drive that came back is looked for there; only if
+//! it cannot be read there is it regenerated from others.
 //!
-//! Invariants: a stack is never read from a drive that failed, nor one that is lost unless it is looked for, nor
-//! written over; nothing is freed on the strength of a write alone.
+//! Invariants: a stack is never read from a failed drive; a lost stack is read only when it is looked for; no stack is
+//! overwritten unless it is known to be bad; nothing is freed because of a write alone.
 
 use super::Rack;
 use super::service::without;
@@ -20,15 +20,16 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId, Time};
 
-/// A retired drive that a write counts on is looked at again after so long.
+/// The delay before a retired drive on which a write still counts is checked again.
 const LOOKED_AT_AGAIN: Duration = Duration::from_mins(1);
-/// A drive that was given up has just been tried: it is tried once more after so long.
+/// The delay before a drive that was given up is tried once more: it has just been tried.
 const RECOGNISED_FROM: Duration = Duration::from_mins(10);
-/// And that it is empty is said again after so long, if nothing came of it.
+/// The delay before the rack asks again to give up an emptied drive, if the request had no effect.
 const ASKED_AGAIN: Duration = Duration::from_hours(1);
 
 impl Rack {
-    /// `drive` failed for good: the operator says so, who has `pulled` it, or it is what the rack asked for.
+    /// `drive` failed permanently: the operator reports it, or it was given up at the rack's request. `pulled` means
+    /// that the drive was pulled or cut off, or will be.
     pub(super) fn drive_failed(&mut self, drive: DriveId, pulled: bool, step: &mut Step) {
         if !self.drives.knows(drive) {
             return;
@@ -59,7 +60,8 @@ impl Rack {
         self.withdraw_rebuilds(group, drive, step);
     }
 
-    /// The operator wants `drive` empty: it gets no new stacks, and those that it has move away.
+    /// `drive` is being retired, by the operator or because it is worn: it gets no new stacks, and its stacks move to
+    /// other drives.
     pub(super) fn drive_retiring(&mut self, drive: DriveId, now: Time) {
         if !self.drives.knows(drive) || !self.retiring.insert(drive) || self.drives.has_failed(drive) {
             return;
@@ -72,7 +74,7 @@ impl Rack {
         }
     }
 
-    /// `drive` was given up by the rack in an earlier run, and nobody has said that it was pulled.
+    /// An earlier run of the rack gave up `drive`, and it has not been reported as pulled.
     pub(super) fn drive_may_return(&mut self, drive: DriveId, now: Time) {
         if self.drives.knows(drive) && !self.booted {
             self.gave_up.insert(drive);
@@ -83,7 +85,7 @@ impl Rack {
         }
     }
 
-    /// Drives that were given up, and were there when they were tried, are taken back.
+    /// Takes back drives that were given up but answered when they were tried.
     pub(super) fn take_back_recognised(&mut self, step: &mut Step) {
         for drive in core::mem::take(&mut self.recognised) {
             if self.may_be_replaced(drive) && self.gave_up.contains(&drive) && !self.closing {
@@ -92,24 +94,24 @@ impl Rack {
         }
     }
 
-    /// Asks for `drive` to be remembered as one that failed for good.
+    /// Requests that `drive` be recorded as permanently failed.
     pub(super) fn give_up(&mut self, drive: DriveId, retired: bool, step: &mut Step) {
         assert!(!self.drives.has_failed(drive), "{drive} is given up once");
         step.ask(Action::GiveUp { drive, retired });
     }
 
-    /// Whether the rack itself gave `drive` up, and nobody has said since that it was pulled.
+    /// True if the rack itself gave `drive` up, and it has not been reported as pulled since.
     pub fn gave_up(&self, drive: DriveId) -> bool {
         self.gave_up.contains(&drive)
     }
 
-    /// Whether the operator retires `drive`, or has retired it.
+    /// True if `drive` is being retired, or has been.
     pub fn is_retiring(&self, drive: DriveId) -> bool {
         self.retiring.contains(&drive)
     }
 
-    /// Whether the operator has retired `drive`, and it may be pulled: a listing has shown that no blob needs it. A
-    /// drive that was given up before it was empty has failed like any other.
+    /// True if `drive` has been retired and may be pulled: a listing has shown that no blob needs it. A drive that was
+    /// given up before it was empty has failed like any other.
     pub fn is_retired(&self, drive: DriveId) -> bool {
         let is_empty = || self.rebuilder.is_over(drive, self.placement.used_bytes(drive));
         self.is_retiring(drive) && self.drives.has_failed(drive) && is_empty()
@@ -119,8 +121,8 @@ impl Rack {
         Home { class: self.setup.class_of(group), group, parity: self.setup.spec.code.parity }
     }
 
-    /// Takes the rebuilds of `group` back that are queued: others have become more urgent, since `failed` failed. What
-    /// is in service goes on.
+    /// Withdraws the queued rebuilds of `group`: others have become more urgent, since `failed` failed. Rebuilds in
+    /// service continue.
     fn withdraw_rebuilds(&mut self, group: GroupId, failed: DriveId, step: &mut Step) {
         for op in self.ops.rebuilds_of(group) {
             let class = self.setup.class_of(group);
@@ -134,13 +136,13 @@ impl Rack {
         }
     }
 
-    /// Whether another drive may take the place of `drive`: it failed, stands still as far as anybody knows, and no
-    /// operation that began before it failed still counts on it.
+    /// True if another drive may take the place of `drive`: it failed, has stopped as far as is known, and no operation
+    /// that started before it failed still counts on it.
     pub fn may_be_replaced(&self, drive: DriveId) -> bool {
         self.drives.may_be_replaced(drive) && !self.ops.count_on(drive)
     }
 
-    /// Another drive is in the place of `drive`, or that one itself is `back`.
+    /// Another drive is in the place of `drive`, or the drive itself is `back`.
     pub(super) fn drive_replaced(&mut self, drive: DriveId, lost_bytes: u64, back: bool, now: Time) {
         if !self.drives.knows(drive) {
             return;
@@ -176,8 +178,8 @@ impl Rack {
         }
     }
 
-    /// Every failed drive's rebuild goes on as far as it can. True if something was queued, or a pass has ended, so
-    /// that its group need not spin for it any more.
+    /// Advances the rebuild of every failed drive as far as possible. True if something was queued, or a pass has
+    /// ended, in which case its group need not spin for it any more.
     pub(super) fn queue_rebuilds(&mut self, step: &mut Step) -> bool {
         assert!(!self.closing, "nothing is rebuilt any more once the rack closes");
         if self.rebuilder.is_idle() {
@@ -185,8 +187,8 @@ impl Rack {
         }
         let mut changed = false;
         loop {
-            // What one drive was waited for with may go on when that one is through with its level. Each round ends a
-            // level or a pass, so this comes to an end.
+            // A rebuild that waits for another drive may continue when that drive has finished its level. Each round
+            // ends a level or a pass, so the loop terminates.
             let mut moved = false;
             for drive in self.rebuilder.drives() {
                 let (now, placement) = (step.now, &self.placement);
@@ -212,8 +214,8 @@ impl Rack {
         }
     }
 
-    /// Nothing was left on `drive`, which is being retired: it is given up, unless a write that began before still
-    /// counts on it. Until that is known to be done, it is looked at again.
+    /// Gives up `drive`, which is being retired and is empty, unless a write that started before still counts on it.
+    /// The drive is checked again until it is known to be given up.
     fn give_up_emptied(&mut self, drive: DriveId, step: &mut Step) {
         if self.ops.count_on(drive) {
             return self.rebuilder.written(drive, step.now + LOOKED_AT_AGAIN);
@@ -222,16 +224,16 @@ impl Rack {
         self.rebuilder.written(drive, step.now + ASKED_AGAIN);
     }
 
-    /// Queues the blobs of a page whose turn it is, as far as the window and the queue have room. True if any was
-    /// queued.
+    /// Queues the blobs of a page that may be rebuilt now, as far as the window and the queue have room. True if any
+    /// was queued.
     fn queue_page(&mut self, drive: DriveId, now: Time) -> bool {
         let mut queued = false;
         let Some(group) = self.setup.layout.group_of(drive) else { return false };
         while let Some(blob) = self.rebuilder.next_blob(drive) {
             let lost = blob.drives.iter().position(|other| *other == drive);
-            let Some(lost) = lost.filter(|_| blob.living) else { continue }; // rebuilt already, or dead
+            let Some(lost) = lost.filter(|_| blob.living) else { continue }; // already rebuilt, or dead
             let missing = self.missing_of(&blob, drive);
-            // Nobody wakes a group for what would be in vain.
+            // No group is woken for a rebuild that would fail.
             let itself = self.can_do_with_itself(drive, (&missing, blob.left_there), false);
             let can = match itself {
                 Some(_) => Ok(()),
@@ -239,7 +241,7 @@ impl Rack {
             };
             let verdict = match can {
                 Err(Rejection::DataLost) => self.rebuilder.surveys(drive).then_some(Err(Rejection::DataLost)),
-                // What may be there already costs a look, and others of its blob may wait for it.
+                // A stack that may still be there costs only a read, and other rebuilds of its blob may wait for it.
                 verdict => {
                     let is_looked_for = blob.left_there && itself == Some(Itself::LookedFor);
                     (is_looked_for || self.rebuilder.takes(drive, &missing)).then_some(verdict)
@@ -263,8 +265,8 @@ impl Rack {
         queued
     }
 
-    /// The drives of `blob`, which was listed with `listed`, that lack its stack: they failed, or took the place of one
-    /// that did.
+    /// The drives of `blob`, which was listed with `listed`, that lack its stack: they failed, or took the place of a
+    /// drive that did.
     fn missing_of(&self, blob: &BlobOnDrive, listed: DriveId) -> Vec<DriveId> {
         let is_good = self.rebuilder.is_retiring(listed);
         let lacks = |drive: DriveId| {
@@ -283,7 +285,7 @@ impl Rack {
 
     fn rebuild_op(&mut self, work: Work, group: GroupId) -> Op {
         let op = self.ops.own_number();
-        // Nothing is missing on a drive that is retired: that waits for whatever does.
+        // A good drive that is retired lacks nothing: its copies wait until missing stacks are rebuilt.
         let from = blob_drive(&work);
         let is_good = from.is_some_and(|drive| self.rebuilder.is_retiring(drive));
         let priority = if is_good { PriorityClass::Background } else { PriorityClass::Rebuild };
@@ -292,8 +294,8 @@ impl Rack {
         Op::new(request, self.setup.class_of(group), group)
     }
 
-    /// Queues the repair of the damaged `stacks` of `blob`, each in its place. False if the queue takes no more or the
-    /// rack closes: the blob is to be scrubbed again.
+    /// Queues the repair of the damaged `stacks` of `blob`, each in its place. False if the queue is full or the rack
+    /// closes: the blob is to be scrubbed again.
     pub(super) fn queue_repairs(&mut self, blob: &BlobOnDrive, group: GroupId, stacks: &[u8], now: Time) -> bool {
         if self.closing {
             return false;
@@ -323,8 +325,8 @@ impl Rack {
         let is_left = |drive: &DriveId| *drive != from && !missing.contains(drive);
         let others: Vec<DriveId> = blob.drives.iter().copied().filter(is_left).collect();
         if others.len() < self.setup.data_stacks() {
-            // A stack that is still to be looked for is not lost, however long its drive is away. For this one that
-            // holds whatever else is gone: the others may be back by the time it is found.
+            // A stack that is still looked for is not lost, for any absence of its drive. For this one that holds
+            // regardless of other losses: the other drives may be back by the time it is found.
             let sought = missing.iter().filter(|drive| self.is_sought(**drive, false));
             let may_be_enough = others.len() + sought.count() >= self.setup.data_stacks();
             let is_lost = !may_be_enough && !self.is_sought(from, blob.left_there);
@@ -337,19 +339,20 @@ impl Rack {
         target.map(|_| ()).ok_or(Rejection::NoRoom)
     }
 
-    /// Whether a stack that was lost with `drive` may be written there again: another is in its place, or it is back.
+    /// True if a stack that was lost with `drive` may be written there again: another drive is in its place, or it is
+    /// back.
     fn takes_back(&self, drive: DriveId) -> bool {
         !self.drives.has_failed(drive) && !self.retiring.contains(&drive)
     }
 
-    /// Whether stacks that were lost with `drive` are still looked for there; or one of them, which an earlier rebuild
-    /// has `left_there`.
+    /// True if stacks that were lost with `drive` are still looked for there, or if an earlier rebuild has `left_there`
+    /// the stack in question.
     fn is_sought(&self, drive: DriveId, left_there: bool) -> bool {
         self.takes_back(drive) && (left_there || self.rebuilder.has_returned(drive))
     }
 
-    /// Whether the stack that a rebuild regenerates may still lie where it was lost: nobody has looked at it there
-    /// since its drive is back, or its drive did not say.
+    /// True if the stack that a rebuild regenerates may still be in the place where it was lost: it was not looked for
+    /// since its drive is back, or the drive did not answer.
     pub(super) fn may_lie_there(&self, rebuild: &Op) -> bool {
         let Work::Rebuild { drives, lost, in_place, .. } = &rebuild.request.work else { return false };
         let from = drives[usize::from(*lost)];
@@ -357,10 +360,10 @@ impl Rack {
         rebuild.may_lie_on(from) || (may_look && self.is_sought(from, false))
     }
 
-    /// How a rebuild may do with the stack on `from` itself, of a blob that lacks its stacks on the drives `missing`.
-    /// It is copied from a good drive that is retired, or looked for on one that is back, or where an earlier rebuild
-    /// may have left it. That needs no others, so all that matters is whether its drive is there: `now`, or once its
-    /// group is awake.
+    /// The way in which a rebuild can use the stack on `from` itself, of a blob that lacks its stacks on the drives
+    /// `missing`. It copies the stack from a good drive that is retired, or looks for it on a drive that is back, or
+    /// where an earlier rebuild may have left it. That needs no other stacks, only the presence of the drive: `now`, or
+    /// once its group is awake.
     fn can_do_with_itself(
         &self,
         from: DriveId,
@@ -417,15 +420,16 @@ impl Rack {
         false
     }
 
-    /// Whether and how a rebuild of what lies or lay on `from` does with the stack itself this time.
+    /// The way in which a rebuild of a stack that is or was on `from` uses that stack itself in this try; none if it
+    /// does not.
     fn does_with_itself(&self, op: &Op, from: DriveId) -> Option<Itself> {
         let Work::Rebuild { blob, in_place: false, .. } = op.request.work else { return None };
         let missing = self.rebuilder.missing_of(blob, from);
         self.can_do_with_itself(from, (missing, op.may_be_left_there()), true).filter(|_| op.may_do_with_itself())
     }
 
-    /// Where a rebuild of the stack of `from` goes, whose blob lies on `others` beside it; its space is reserved. None
-    /// if nothing has room.
+    /// The target of a rebuild of the stack of `from`, whose blob also has stacks on `others`; its space is reserved.
+    /// None if no drive has room.
     fn rebuild_target(
         &mut self,
         op: OpId,
@@ -450,13 +454,13 @@ impl Rack {
         Some(target)
     }
 
-    /// Those of `drives` that have a stack of `blob`, but for the one at `lost`.
+    /// The drives in `drives` that have a stack of `blob`, except for the one at `lost`.
     fn others_of(&self, blob: BlobId, drives: &[DriveId], lost: u8) -> Vec<DriveId> {
         let missing = self.rebuilder.missing_of(blob, drives[usize::from(lost)]);
         without(drives, lost).into_iter().filter(|drive| !missing.contains(drive)).collect()
     }
 
-    /// A rebuilt stack is written, or was read back: on to reading it back, or to the catalog.
+    /// A rebuilt stack was written, or was read back: reads it back, or asks the catalog to count it.
     pub(super) fn rebuild_written(&mut self, op: OpId, step: &mut Step) {
         let read_back = self.setup.policy.rebuild_read_back;
         let Some(state) = self.ops.get_mut(op) else { return };
@@ -464,7 +468,8 @@ impl Rack {
         let Work::Rebuild { blob, ref drives, lost: index, in_place, .. } = state.request.work else { return };
         let from = drives[usize::from(index)];
         assert!(!in_place || from == to, "what is damaged is regenerated where it lies");
-        // What was only looked for was read as a whole. Nothing takes the place of a stack that may be better than it.
+        // A stack that was only looked for was read as a whole. Nothing replaces a stack that may be better than the
+        // replacement.
         let was_read = from == to && state.reads_itself();
         if (read_back || from == to) && !was_read && state.begin_verify() {
             self.begin_transfer(op, Transfer::Verify { drives: vec![to] }, step);
@@ -486,11 +491,11 @@ impl Rack {
         let from = drives[usize::from(lost)];
         let of_itself = outcomes.first().filter(|_| state.reads_itself());
         if let Some(DriveOutcome { result, .. }) = of_itself.filter(|outcome| !fine(outcome.result)) {
-            // What is looked for in its place is read once more only if the drive did not answer.
+            // A stack that is looked for in its place is read again only if the drive did not answer.
             let was_silent = matches!(result, DriveResult::MissedDeadline | DriveResult::NotAsked);
             if !(from == target && was_silent && tries + 1 < TRIES_MAX) {
                 state.give_itself_up();
-                // Only what is known to be wrong there is written over.
+                // A stack is overwritten only if it is known to be bad.
                 if from == target && *result != DriveResult::StackBad {
                     state.shun(target);
                 }
@@ -535,7 +540,7 @@ impl Rack {
         let (target, stack_bytes) = state.take_reserved();
         assert!(target.len() == 1, "a rebuild has one target");
         self.placement.settle(&target, stack_bytes, if in_place { 0 } else { stack_bytes });
-        // Of one that was replaced, what was lost is not among the used bytes, unless it failed or is retired since.
+        // The lost bytes of a replaced drive do not count as used, unless the drive failed again or is retired since.
         if !in_place && (self.drives.has_failed(from) || self.retiring.contains(&from)) {
             self.placement.freed(from, stack_bytes);
         }
@@ -552,13 +557,13 @@ impl Rack {
     }
 }
 
-/// How a rebuild does with the stack itself, and without the others.
+/// A way for a rebuild to use the stack itself, without the other stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Itself {
-    /// It is copied from a good drive that is retired.
+    /// The stack is copied from a good drive that is retired.
     Copied,
-    /// Its drive was given up and is back, or an earlier rebuild may have left it there: it is read and checked in its
-    /// place, and nothing is written.
+    /// The drive was given up and is back, or an earlier rebuild may have left the stack there: the stack is read and
+    /// checked in its place, and nothing is written.
     LookedFor,
 }
 

@@ -1,7 +1,7 @@
-//! Dead blobs of the group that is awake are listed and removed ([`crate::reclaim`]).
+//! Lists and removes the dead blobs of the awake group ([`crate::reclaim`]).
 //!
-//! Invariant: a blob is removed as a whole or not at all, since what is forgotten now would lie on a missing drive for
-//! ever. From a drive that failed for good nothing is removed.
+//! Invariant: a blob is removed as a whole or not at all, since a stack on a missing drive would otherwise remain there
+//! for ever after its blob is forgotten. Nothing is removed from a permanently failed drive.
 
 use super::Rack;
 use crate::action::{Outcome, Transfer};
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use model::{Attempt, ClassId, DriveId, GroupId, OpId};
 
 impl Rack {
-    /// On a group that is ready: asks for its dead blobs, unless that is under way.
+    /// On a group that is ready: asks for its dead blobs, unless a listing is under way.
     pub(super) fn begin_reclaim(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
         assert!(self.classes[class.index()].awake() == Some(group), "a group is reclaimed while it is awake");
         if self.reclaim.needs_listing(class, group) {
@@ -30,7 +30,7 @@ impl Rack {
         (awake && self.reclaim.awaits(class, attempt)).then_some(class)
     }
 
-    /// A page of the dead blobs of `group`: these, so many dead bytes that are still held, and whether there is more.
+    /// A page of the dead blobs of `group`: the blobs, the dead bytes that are still held, and whether more follow.
     pub(super) fn dead_page(
         &mut self,
         (group, attempt): (GroupId, Attempt),
@@ -59,7 +59,7 @@ impl Rack {
         }
     }
 
-    /// Goes on with reclaiming on the awake group. True while there is something to wait for.
+    /// Continues to reclaim on the awake group. True while there is something to wait for.
     pub(super) fn reclaim_next(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         assert!(self.classes[class.index()].in_service.is_none(), "one operation in service per class");
         loop {
@@ -95,8 +95,8 @@ impl Rack {
         self.begin_transfer(op, Transfer::Delete { blob, stacks }, step);
     }
 
-    /// The catalog counts stacks of a dead blob that did not count here. They are used from now on: they are taken off
-    /// when the blob is removed.
+    /// The catalog counts stacks of a dead blob that did not count here. They count as used from now on, and are
+    /// subtracted when the blob is removed.
     pub(super) fn dead_stacks(&mut self, drives: &[DriveId], lost: &[DriveId], stack_bytes: u64) {
         for drive in drives.iter().copied().filter(|drive| self.drives.knows(*drive)) {
             if self.drives.has_failed(drive) || !lost.contains(&drive) {
@@ -105,7 +105,7 @@ impl Rack {
         }
     }
 
-    /// The stacks of a blob are removed, and with them the blob.
+    /// Records that the stacks of a blob, and with them the blob, are removed.
     pub(super) fn delete_ended(&mut self, op: OpId, step: &mut Step) {
         let Some(state) = self.ops.get(op) else { return };
         let Work::Delete { blob, group, ref drives, ref lost, stack_bytes, bytes } = state.request.work else { return };

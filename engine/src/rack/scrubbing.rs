@@ -1,7 +1,7 @@
-//! Blobs are read through for damage, step by step, and what is damaged is put in order ([`crate::scrub`]).
+//! Scrubs blobs step by step for damage, and repairs damaged stacks ([`crate::scrub`]).
 //!
-//! Invariants: a step is in service like any operation, and nothing that is queued for its group waits for more than
-//! one; a stack is regenerated only if a scrub has found it damaged.
+//! Invariants: a step is in service like any operation, and operations queued for its group wait for at most one; a
+//! stack is regenerated only if a scrub has found it damaged.
 
 use super::Rack;
 use crate::action::{Outcome, Rejection, Transfer};
@@ -52,7 +52,7 @@ impl Rack {
         }
     }
 
-    /// Looks at the passes of which something is due. True if a class has something to do by it.
+    /// Looks at the passes that are due for a check. True if this gives a class something to do.
     pub(super) fn queue_scrubs(&mut self, step: &mut Step) -> bool {
         assert!(!self.closing, "nothing is scrubbed any more once the rack closes");
         let mut queued = false;
@@ -64,7 +64,7 @@ impl Rack {
             self.scrubber.begin_due(group, self.stack_bytes_in(group), step.now);
             self.persist_scrub(group, step);
             if !self.scrubber.knows_its_end(group) {
-                // Now, and not when it is first awake: what is written meanwhile is read back anyway.
+                // Now rather than when the group is first awake: data written meanwhile is read back anyway.
                 if self.scrubber.need(self.setup.class_of(group), group, step.now) == Some(Need::Page) {
                     self.list_to_scrub(self.setup.class_of(group), group, step);
                 }
@@ -77,7 +77,7 @@ impl Rack {
         queued
     }
 
-    /// The pass of `group` is due. True if its class has something to do by it.
+    /// The pass of `group` is due. True if this gives its class something to do.
     fn scrub_due(&mut self, group: GroupId, step: &mut Step) -> bool {
         let class = self.setup.class_of(group);
         if self.classes[class.index()].awake() == Some(group) {
@@ -95,7 +95,7 @@ impl Rack {
             return false;
         }
         match need {
-            // No group is woken to find out that nothing is left of its pass.
+            // No group is woken only to find that nothing is left of its pass.
             Need::Page => {
                 self.list_to_scrub(class, group, step);
                 false
@@ -104,7 +104,8 @@ impl Rack {
         }
     }
 
-    /// Whether `group` may be woken for its pass now. If it may not be today, it is looked at tomorrow.
+    /// True if `group` may be woken for its pass now. If its drives, starts or pass do not allow that, it is checked
+    /// tomorrow.
     fn may_wake_to_scrub(&mut self, class: ClassId, group: GroupId, now: Time) -> bool {
         let state = &self.classes[class.index()];
         let pressing = self.scrubber.is_overdue(group, now) || self.scrubber.is_requested(group);
@@ -132,7 +133,7 @@ impl Rack {
         true
     }
 
-    /// `group` is ready: takes note if it was woken for its pass.
+    /// Records the wake of `group`, which is ready, if it was for its pass.
     pub(super) fn note_scrub_wake(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
         let pending = self.classes[class.index()].pending.map(|pick| pick.op);
         if pending.is_some_and(|op| self.scrubber.is_own_wake(class, op)) {
@@ -142,7 +143,7 @@ impl Rack {
         }
     }
 
-    /// The wake of `group` for its pass is over, well or badly.
+    /// Ends the wake of `group` for its pass, successful or not.
     pub(super) fn scrub_wake_ended(&mut self, group: GroupId, outcome: &Outcome, now: Time) {
         let (up, again) = match outcome {
             Outcome::Deleted => (true, Scrubber::pause_from(now)),
@@ -152,21 +153,21 @@ impl Rack {
         self.scrubber.wake_ended(self.setup.class_of(group), group, (up, again), now);
     }
 
-    /// The group of `class` that was up goes to sleep.
+    /// The awake group of `class` goes to sleep.
     pub(super) fn scrub_rests(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
         self.scrubber.rest(class);
         self.persist_scrub(group, step);
     }
 
-    /// Whether the group of `class` stays up for a pass that is overdue although others wait for what it holds: for a
-    /// quantum from when it was ready.
+    /// True if the group of `class` stays awake for an overdue pass although other groups wait for the permits it
+    /// holds: for a quantum from the time when it was ready.
     pub(super) fn scrub_is_held(&self, class: ClassId, now: Time) -> bool {
         let state = &self.classes[class.index()];
         let overdue = state.awake().is_some_and(|group| self.scrubber.is_overdue(group, now));
         overdue && self.scrubber.is_own(class) && now < state.ready_at + self.setup.policy.scheduler.quantum
     }
 
-    /// Another group of `class` is wanted for `priority`. True if the pass that `group` was woken for goes on.
+    /// Another group of `class` is wanted for `priority`. True if the pass for which `group` was woken continues.
     pub(super) fn scrub_holds(
         &mut self,
         class: ClassId,
@@ -178,7 +179,7 @@ impl Rack {
         patient && self.scrubber.is_own(class) && self.scrub_next(class, group, step.now, step)
     }
 
-    /// Goes on with the pass of `group`, which is awake and has had no work of others since then. True while there is
+    /// Continues the pass of `group`, which is awake and has had no other work since `idle_since`. True while there is
     /// something to wait for.
     pub(super) fn scrub_next(&mut self, class: ClassId, group: GroupId, idle_since: Time, step: &mut Step) -> bool {
         assert!(self.classes[class.index()].in_service.is_none(), "one operation in service per class");
@@ -202,15 +203,15 @@ impl Rack {
                 Next::Step => continue,
             };
             if waits {
-                // The page comes back by an event; there is no moment at which to look before.
+                // The page arrives as an event; there is no time to look before.
                 self.classes[class.index()].stay_until(Time::MAX);
             }
             return waits;
         }
     }
 
-    /// Whether the repairs of one more blob fit into the queue of `class`. A pass that finds much damage waits for its
-    /// repairs here; otherwise a full queue would refuse them.
+    /// True if the queue of `class` has room for the repairs of one more blob. A pass that finds much damage waits for
+    /// its repairs here; otherwise a full queue would refuse them.
     fn has_room_for_repairs(&self, class: ClassId) -> bool {
         let queued = self.classes[class.index()].queues.queue_len(PriorityClass::Rebuild);
         let free = (self.setup.policy.scheduler.queue_depth as usize).saturating_sub(queued);
@@ -222,7 +223,7 @@ impl Rack {
         ready.count() >= self.setup.data_stacks()
     }
 
-    /// Asks for the next page of `group`. False if there is none: its pass is complete.
+    /// Asks for the next page of `group`. False if no page is left: its pass is complete.
     fn list_to_scrub(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         let attempt = self.ops.own_attempt();
         let asked = self.scrubber.list(class, group, attempt, step.now);
@@ -234,7 +235,7 @@ impl Rack {
         is_asked
     }
 
-    /// Begins the next step in the blob that `class` is at. False if that cannot be read now, or need not be.
+    /// Starts the next step in the current blob of `class`. False if the blob cannot be read now, or need not be.
     fn begin_scrub_step(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         let code = self.setup.spec.code;
         let Some(at) = self.scrubber.at(class) else { return false };
@@ -262,18 +263,18 @@ impl Rack {
         true
     }
 
-    /// Whether enough drives of `blob` may be there at another time.
+    /// True if enough drives of `blob` may be present at another time.
     fn may_be_there_later(&self, blob: &BlobOnDrive) -> bool {
         self.drives.failed_count(&blob.drives) <= usize::from(self.setup.spec.code.parity)
     }
 
-    /// The blob that `class` is at cannot be read now.
+    /// Postpones the current blob of `class`, which cannot be read now.
     fn put_off_to_scrub(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
         self.scrubber.put_off(class, group, step.now);
         self.persist_scrub(group, step);
     }
 
-    /// A step is over.
+    /// Ends a step.
     pub(super) fn scrub_ended(&mut self, op: OpId, outcomes: &[DriveOutcome], done: bool, step: &mut Step) {
         let Some(state) = self.ops.get(op) else { return };
         let Work::Scrub { blob, group, bytes, to, .. } = state.request.work else { return };
@@ -282,7 +283,7 @@ impl Rack {
         self.stats.scrubbed_bytes += if done { bytes } else { 0 };
         let at = self.scrubber.at(class).filter(|at| at.blob.blob == blob);
         let Some(at) = at.filter(|_| !outcomes.is_empty()) else {
-            // It is gone; or the pass was begun anew meanwhile, and is not at this blob any more.
+            // The blob is gone, or the pass was restarted meanwhile and is not at this blob any more.
             if self.scrubber.at(class).is_some_and(|at| at.blob.blob == blob) {
                 self.scrub_blob_done(class, group, step);
             }
@@ -315,7 +316,7 @@ impl Rack {
         self.finish(op, Outcome::Scrubbed(found), step);
     }
 
-    /// The pass of `group` is through with the blob that it is at.
+    /// The pass of `group` has finished its current blob.
     fn scrub_blob_done(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> Option<AtBlob> {
         let at = self.scrubber.done(class, group)?;
         if self.scrubber.page_is_done(class) || !at.bad.is_empty() || at.lost {
@@ -326,7 +327,7 @@ impl Rack {
 }
 
 impl AtBlob {
-    /// Takes note of what a step has found on each drive.
+    /// Records the findings of a step on each drive.
     fn take_note(&mut self, outcomes: &[DriveOutcome]) {
         for DriveOutcome { drive, result } in outcomes {
             let at = self.blob.drives.iter().position(|other: &DriveId| other == drive);
@@ -347,7 +348,7 @@ impl AtBlob {
     }
 }
 
-/// Whether a drive has said how its stack is.
+/// True if a drive has reported the state of its stack.
 fn has_answered(outcome: &DriveOutcome) -> bool {
     matches!(outcome.result, DriveResult::Fine | DriveResult::Repaired { .. } | DriveResult::StackBad)
 }

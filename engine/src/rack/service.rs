@@ -1,9 +1,9 @@
-//! One operation at a time through a class: service, retry, end.
+//! Serves one operation of a class at a time: service, retry, end.
 //!
 //! - A read is served by the members that are ready, if they hold at least k of its stacks. A failed read is tried
-//!   again with the drives that did not fail; what no drive could give is lost, and reported as such.
-//! - A write is written, read back, and only then reported; what fails is placed anew, elsewhere. Not so where what it
-//!   is made of cannot be read: the write ends, and what is left of a migration's pack is composed anew.
+//!   again with the drives that did not fail. Data that no drive could return is lost, and reported as lost.
+//! - A write is written, read back, and only then reported; a failed write is placed again in another group. A write
+//!   whose source cannot be read ends instead, and the rest of a migration's pack is composed again.
 
 use super::Rack;
 use crate::action::{Action, Outcome, Rejection, Transfer};
@@ -17,7 +17,7 @@ use core::time::Duration;
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time};
 
 impl Rack {
-    /// A ready group: serve the next operation, or reclaim, or let the group go.
+    /// Serves the next operation of a ready group, or reclaims, or puts the group to sleep.
     pub(super) fn serve(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         let state = &mut self.classes[class.index()];
         assert!(state.awake() == Some(group), "{group} is awake, and serves");
@@ -53,8 +53,8 @@ impl Rack {
         self.start(pick.op, step)
     }
 
-    /// Another group is wanted for `priority`: `group` goes to sleep, after a quantum of reclaiming at most, or of an
-    /// overdue scrub that it was woken for.
+    /// Another group is wanted for `priority`: `group` goes to sleep, after at most a quantum of reclaiming or of an
+    /// overdue scrub for which it was woken.
     fn yield_to_other(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, step: &mut Step) -> bool {
         assert!(self.classes[class.index()].pending.is_some_and(|pick| pick.group != group), "another group is wanted");
         let yields_at = self.reclaim.yields_at(class, step.now + self.setup.policy.scheduler.quantum);
@@ -92,7 +92,7 @@ impl Rack {
         }
     }
 
-    /// The moment until which an idle `group` keeps spinning ([`crate::spin_down`]).
+    /// The time until which an idle `group` keeps spinning ([`crate::spin_down`]).
     fn stays_until(&self, class: ClassId, group: GroupId, now: Time) -> Time {
         let state = &self.classes[class.index()];
         if state.is_hastened {
@@ -103,8 +103,8 @@ impl Rack {
         self.setup.policy.spin_down.stays_until(&spinning, now)
     }
 
-    /// Whether `group`, which has nothing to do just now, is about to be recovered or written to: the catalog is asked
-    /// for more of what a drive of it has lost, or what is to be written to it is being composed. Either is answered.
+    /// True if `group`, which is idle at the moment, will soon have a rebuild or a write: the catalog was asked for
+    /// more of the lost data of one of its drives, or data for it is being composed. Both requests are always answered.
     fn is_reserved(&self, group: GroupId, now: Time) -> bool {
         let comes_here = |(op, pin, composed_for): (OpId, PinnedTo, Option<GroupId>)| {
             !self.ops.contains(op) && composed_for.or(self.placement.batch_group(pin)) == Some(group)
@@ -113,14 +113,14 @@ impl Rack {
             || self.migrator.composed().any(comes_here)
     }
 
-    /// Whether `group` would be kept spinning, since a drive of it has no starts left today.
+    /// True if `group` would be kept spinning because one of its drives has no starts left today.
     fn keeps_exhausted(&self, group: GroupId, now: Time) -> bool {
         let is_exhausted = |drive: &DriveId| !self.drives.may_start(&[*drive], PriorityClass::Background, now);
         self.setup.policy.spin_down.keeps_exhausted && self.setup.members(group).iter().any(is_exhausted)
     }
 
-    /// The group of `class` that is idle for longer than the idle timeout, and spins on since a drive of it has no
-    /// starts left today.
+    /// The group of `class` that has been idle longer than the idle timeout, and keeps spinning because one of its
+    /// drives has no starts left today.
     pub fn kept_spinning(&self, class: ClassId, now: Time) -> Option<GroupId> {
         let state = &self.classes[class.index()];
         let (IdleTimeout::After(timeout), Some(since)) = (self.setup.policy.idle_timeout, state.idle_since()) else {
@@ -147,13 +147,13 @@ impl Rack {
                 false
             }
             Work::Visit { group } => {
-                // A group that was awake already has not been asked for what has died since.
+                // A group that was already awake has not been asked for blobs that died since.
                 self.begin_reclaim(state.class, group, step);
                 self.finish(op, Outcome::Deleted, step);
                 true
             }
             Work::Inspect { group } => self.start_inspect(op, group, step),
-            // That its group is ready is all that it was for.
+            // These only make their group ready, which it is.
             Work::Initialise { .. } | Work::ScrubWake { .. } => {
                 self.finish(op, Outcome::Deleted, step);
                 true
@@ -188,13 +188,13 @@ impl Rack {
         false
     }
 
-    /// Why fewer than k stacks of a read or a rebuild are ready.
+    /// The reason why fewer than k stacks of a read or a rebuild are ready.
     pub(super) fn why_too_few(&self, op: OpId) -> Rejection {
         let need = self.setup.data_stacks();
         let Some(state) = self.ops.get(op) else { return Rejection::Malformed };
         let left = match &state.request.work {
             Work::Read { drives, .. } => self.drives.enough_left(drives, need),
-            // If it counted as lost, the pass would stop looking, and nobody would ever read it.
+            // If it counted as lost, the pass would not look for it again, and the stack would never be read.
             Work::Rebuild { .. } if self.may_lie_there(state) => return Rejection::TooManyDrivesAway,
             Work::Rebuild { drives, lost, .. } => self.drives.enough_left(&without(drives, *lost), need),
             _ => return Rejection::Malformed,
@@ -219,8 +219,8 @@ impl Rack {
         false
     }
 
-    /// A drive that was retired while a write waited gets no stack of it: others of the group, which is awake, take it
-    /// if they have room. Without room nothing is reserved any more.
+    /// Places a waiting write again within its group, which is awake, if one of its drives was retired meanwhile. If
+    /// the group has no room, the write has no reservation afterwards.
     fn leave_retiring(&mut self, op: OpId) {
         let Some(state) = self.ops.get(op) else { return };
         let Work::Write { bytes, stack_bytes, pin, .. } = state.request.work else { return };
@@ -241,7 +241,7 @@ impl Rack {
         step.ask(Action::Transfer { op, attempt, transfer });
     }
 
-    /// Puts an operation into service for what it asks the world for next; answers the number of that.
+    /// Puts an operation into service for its next request to the world; returns the number of that attempt.
     pub(super) fn put_into_service(&mut self, op: OpId, step: &Step) -> Attempt {
         let Some(state) = self.ops.get_mut(op) else { panic!("{op} is put into service, and is not known") };
         let class = &mut self.classes[state.class.index()];
@@ -273,8 +273,8 @@ impl Rack {
         }
     }
 
-    /// The transfer that `op` was in service for is over: the class is free, and the state of each drive follows from
-    /// its result. Answers the time in service, or `None` if the answer is late.
+    /// Ends the transfer that `op` was in service for: the class is free, and the state of each drive follows from its
+    /// result. Returns the time in service, or `None` if the answer is late.
     fn leave_transfer(&mut self, answer: &Answer, step: &Step) -> Option<Duration> {
         let Answer { op, attempt, outcomes } = *answer;
         let state = self.ops.get(op).filter(|state| state.awaits_transfer(attempt))?;
@@ -296,8 +296,8 @@ impl Rack {
         Some(step.now.since(service.since))
     }
 
-    /// The source of a write cannot be read, which no other group would change. The part that can be read is composed
-    /// anew and goes to the same group, which is awake, if it has room.
+    /// Ends a write whose source cannot be read, which would fail in any group. The readable part is composed again and
+    /// goes to the same group, which is awake, if it has room.
     pub(super) fn source_unreadable(&mut self, answer: &Answer, versions: &[u64], step: &mut Step) {
         let op = answer.op;
         if self.leave_transfer(answer, step).is_none() {
@@ -321,10 +321,10 @@ impl Rack {
         let drives = drives.clone();
         let tries = state.count_try();
         let may_do_better = outcomes.iter().any(|outcome| outcome.result.may_do_better());
-        // Lost is only what every stack was asked for and answered; a drive that is away may bring back what is
-        // missing.
+        // Data is lost only if every stack was asked for and answered: a drive that is away may bring back missing
+        // data.
         let all_asked = self.drives.all_asked(&drives, outcomes);
-        // And only what a second try does not find either: a sector that cannot be read just now is no loss yet.
+        // It is also lost only if a second try fails: a sector that cannot be read now may be readable later.
         let seems_lost = !may_do_better && all_asked;
         if seems_lost && state.seemed_lost() {
             self.finish(op, Outcome::Failed(Rejection::DataLost), step);
@@ -336,7 +336,7 @@ impl Rack {
         }
     }
 
-    /// A write, or its reading back, is done.
+    /// A write has ended, or its reading back.
     fn write_ended(&mut self, op: OpId, step: &mut Step) {
         let read_back = self.setup.policy.write_read_back;
         let Some(state) = self.ops.get_mut(op) else { return };
@@ -357,8 +357,8 @@ impl Rack {
         self.finish(op, Outcome::Written { group, drives }, step);
     }
 
-    /// A write could not be done where it was placed: its space is given back and it is placed and queued again, in
-    /// another group; or, if it is pinned to this one, on those of its drives that are there and have room now.
+    /// Releases the space of a write that failed in its place, and places and queues the write again: in another group,
+    /// or, if it is pinned to this one, on the drives of this group that are present and have room now.
     fn place_anew(&mut self, op: OpId, step: &mut Step) {
         self.release_space(op);
         let Some(mut state) = self.ops.remove(op) else { return };
@@ -381,7 +381,7 @@ impl Rack {
     }
 }
 
-/// `drives` but for the one at `index`.
+/// `drives` without the one at `index`.
 pub(super) fn without(drives: &[DriveId], index: u8) -> Vec<DriveId> {
     let others = drives.iter().enumerate().filter(|(other, _)| *other != usize::from(index));
     others.map(|(_, drive)| *drive).collect()

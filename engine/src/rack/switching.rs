@@ -1,7 +1,9 @@
-//! How a class moves between its groups: drain, unmount, stop, spin up, mount (the picture is in [`crate::class`]).
+//! Switches a class between its groups: drain, unmount, stop, spin up, mount (the state diagram is in
+//! [`crate::class`]).
 //!
-//! All drives of a group start together; where a budget of watts does not allow it, the rest follows as the first come
-//! up to speed. A member that does not answer in time is done without: a blob needs k of its k + r stacks.
+//! All drives of a group start together. Where the power budget does not allow it, the rest follows as the first drives
+//! come up to speed. The group becomes ready without a member that does not answer in time: a blob needs k of its k + r
+//! stacks.
 
 use super::Rack;
 use crate::class::ClassPhase;
@@ -10,16 +12,15 @@ use crate::policy::{IdleTimeout, PriorityClass};
 use crate::step::Step;
 use model::{ClassId, GroupId, Time};
 
-/// Moves of a class for which one operation may be the reason within one step.
+/// Phase changes of a class that one operation may cause within one step.
 const MOVES_PER_OP: usize = 5 * TRIES_MAX as usize + 1;
 
 impl Rack {
-    /// Lets `class` go on until it waits for the world.
+    /// Advances `class` until it waits for the world.
     pub(super) fn advance_class(&mut self, class: ClassId, step: &mut Step) {
         // Each round of the loop changes the phase, or puts an operation into service or ends it. Where every member of
-        // the groups that are wanted is away, nothing is waited for, and all operations may come to their end here,
-        // each after all its tries, and each on another group than the one before: four phases and a round for every
-        // try.
+        // the wanted groups is away, the class waits for nothing, and all operations may end here, each after all its
+        // tries, and each try on another group than the one before: four phases and a round for every try.
         for _ in 0..(self.ops.len() + 4) * MOVES_PER_OP {
             let moved = match self.classes[class.index()].phase {
                 ClassPhase::Asleep => self.leave_sleep(class, step),
@@ -42,7 +43,7 @@ impl Rack {
             return true;
         }
         self.classes[class.index()].begin_switch(priority, step.now);
-        // A member that was found spinning is on its way down; the group wakes as a whole when it stands still.
+        // A member that was found spinning is stopping; the group wakes as a whole when the drive has stopped.
         if self.drives.on_the_way(group).is_stopping() {
             self.rest(class, group, step);
         } else if !self.recover(class, group, step) {
@@ -51,8 +52,9 @@ impl Rack {
         true
     }
 
-    /// Starts the members that came back after their group had got ready, before it serves anything else: with too few
-    /// of them it would refuse everything, and yet never be idle for long enough to go to sleep and wake as a whole.
+    /// Starts the members that came back after their group had become ready, before the group serves anything else.
+    /// With too few members it would refuse everything, and yet never be idle long enough to go to sleep and wake as a
+    /// whole.
     pub(super) fn wake_returned(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, now: Time) -> bool {
         let returned = self.classes[class.index()].returned && self.may_start(group, priority, now);
         if returned {
@@ -61,8 +63,8 @@ impl Rack {
         returned
     }
 
-    /// Before a group that is too small to be read wakes or serves, members that may recover are sent a stop once
-    /// more. A drive that stays silent is asked at once only so often, so this comes to an end.
+    /// Sends another stop to members that may recover, before a group that is too small to be read wakes or serves. The
+    /// number of immediate attempts on a silent drive is limited, so this terminates.
     pub(super) fn recover(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         let members = self.setup.members(group);
         let worth_it = self.drives.are_worth_recovering(members, self.setup.data_stacks(), step.now);
@@ -111,7 +113,7 @@ impl Rack {
         !waking
     }
 
-    /// A class that has nothing to do does not hold on to permits that members of `group`, one of `waiting`, wait for.
+    /// Hastens the sleep of idle classes that hold permits for which members of `group`, one of `waiting`, wait.
     fn hasten_others(&mut self, waiting: ClassId, group: GroupId, now: Time) {
         let IdleTimeout::After(timeout) = self.setup.policy.idle_timeout else { return };
         let blocking = self.drives.blocking(self.setup.members(group));
@@ -148,7 +150,7 @@ impl Rack {
         self.begin_reclaim(class, group, step);
     }
 
-    /// Begins to put the group of `class` that is up to sleep.
+    /// Starts to put the awake group of `class` to sleep.
     pub(super) fn rest(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
         assert!(self.setup.class_of(group) == class, "a class puts a group of its own to sleep");
         self.end_while_awake(class, group, step);

@@ -1,4 +1,5 @@
-//! Looking at a rack: states for people, and forecasts. All of it is `&self`; nothing here changes anything.
+//! Views of a rack: states for people, and forecasts. Nothing here changes anything, except [`Rack::unblock_all`] and
+//! the delegation of `apply`.
 
 use super::{Rack, Stats};
 use crate::action::{Action, Rejection};
@@ -29,12 +30,12 @@ impl Rack {
         &self.setup.spec
     }
 
-    /// Its groups and classes.
+    /// The groups and classes of the rack.
     pub fn layout(&self) -> &Layout {
         &self.setup.layout
     }
 
-    /// Its settings.
+    /// The settings of the rack.
     pub fn policy(&self) -> &RackPolicy {
         &self.setup.policy
     }
@@ -47,7 +48,7 @@ impl Rack {
         Stats { drive_starts, missed_deadlines, ..self.stats }
     }
 
-    /// The time limits of everything that the drives of this rack are asked.
+    /// The time limits of all commands to the drives of this rack.
     pub fn drive_deadlines(&self) -> DriveDeadlines {
         self.setup.drive_deadlines()
     }
@@ -65,14 +66,13 @@ impl Rack {
         phase
     }
 
-    /// Whether nobody controls the power of `drive`: it counts as spinning at all times.
+    /// True if the power of `drive` is not controlled: it counts as spinning at all times.
     pub fn is_always_on(&self, drive: DriveId) -> bool {
         self.drives.ledger.is_always_on(drive)
     }
 
-    /// Drives that would not stop, or do not say whether they did: each counts as spinning in all domains of hard
-    /// limits it is in. These are named with what is used of them, and the limit: drives or milliwatts, by the
-    /// resource.
+    /// Drives that did not stop, or do not report whether they did. Each counts as spinning in all its domains with
+    /// hard limits. Each domain is returned with its use and its limit: drives or milliwatts, by the resource.
     pub fn unstopped(&self) -> impl Iterator<Item = (DriveId, ResourceId, DomainId, u64, u64)> + '_ {
         self.drives.unstopped().flat_map(move |drive| {
             let of_drive = move |(resource, domain, _, _): &(ResourceId, DomainId, u64, u64)| {
@@ -84,17 +84,17 @@ impl Rack {
         })
     }
 
-    /// How many drives would not stop, or do not say whether they did.
+    /// The number of drives that did not stop, or do not report whether they did.
     pub fn unstopped_count(&self) -> usize {
         self.drives.unstopped().count()
     }
 
-    /// Whether the operator said that `drive` failed for good.
+    /// True if `drive` failed permanently: the operator reported it, or the rack gave the drive up.
     pub fn has_failed(&self, drive: DriveId) -> bool {
         self.drives.has_failed(drive)
     }
 
-    /// Starts of `drive` on the day of `now`, and how many it may use for work nobody waits for.
+    /// Starts of `drive` on the day of `now`, and the number that it may use for background work.
     pub fn starts_today(&self, drive: DriveId, now: Time) -> (u32, u32) {
         (self.drives.budget.starts_today(drive, now), self.setup.policy.starts_per_day)
     }
@@ -104,19 +104,19 @@ impl Rack {
         self.pool.view(drive, now)
     }
 
-    /// Starts for clients and rebuilds beyond the drives' budgets of their days.
+    /// Starts for clients and rebuilds beyond the daily budgets of the drives.
     pub fn starts_over_budget(&self) -> u64 {
         let exceeded = self.drives.budget.exceeded;
         assert!(exceeded <= self.drives.starts, "only starts exceed a budget");
         exceeded
     }
 
-    /// The space of its drives.
+    /// The space of the rack's drives.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
 
-    /// The power that its drives draw, and the permits that are out.
+    /// The power that the rack's drives draw, and the permits in use.
     pub fn ledger(&self) -> &Ledger {
         &self.drives.ledger
     }
@@ -126,26 +126,26 @@ impl Rack {
         self.checker.view(now, self.migrator.usage.staged_bytes)
     }
 
-    /// Whether no group has room for what is staged. It ends when one has room again.
+    /// True while no group has room for staged data. It ends when a group has room again.
     pub fn is_full(&self) -> bool {
         let full = self.room.is_full(&self.setup, &self.placement);
         assert!(!full || self.room.unplaced.is_some(), "a rack is full for a write that found no room");
         full
     }
 
-    /// The payload of the write from the workshop that found no room, in bytes, as long as there is none for it.
+    /// The payload of the write from the workshop that found no room, in bytes, as long as there is no room for it.
     pub fn unplaced_bytes(&self) -> Option<u64> {
         self.room.unplaced.map(|wanted| wanted.payload_bytes)
     }
 
-    /// Whether the rack is closing and every group sleeps.
+    /// True if the rack is closing and every group sleeps.
     pub fn is_closed(&self) -> bool {
         let closed = self.closing && self.classes.iter().all(|class| class.phase == ClassPhase::Asleep);
         assert!(!closed || self.ops.len() == 0, "every operation was answered before the rack closed");
         closed
     }
 
-    /// `class` at a glance.
+    /// A summary of `class`.
     pub fn class_view(&self, class: ClassId) -> ClassView {
         self.classes[class.index()].view()
     }
@@ -155,8 +155,8 @@ impl Rack {
         self.class(group).group_state(group)
     }
 
-    /// A group that is awake and has room for stacks of `stack_bytes`: what is written there costs no start. Others
-    /// than those in `avoided`, where there are some.
+    /// A group that is awake and has room for stacks of `stack_bytes`: a write there costs no start. Groups in
+    /// `avoided` are chosen only if there are no others.
     pub fn awake_with_room(&self, stack_bytes: u64, avoided: &[GroupId]) -> Option<GroupId> {
         let is_awake = |group: &GroupId| matches!(self.group_state(*group), GroupState::Busy | GroupState::Idle);
         let fits = |group: &GroupId| self.setup.owns(*group) && self.placement.has_room(*group, stack_bytes);
@@ -171,17 +171,17 @@ impl Rack {
         queued
     }
 
-    /// Payload bytes given up by deletes and overwrites that wait in `group` to be reclaimed.
+    /// Payload bytes in `group` that deletes and overwrites made dead, and that are not reclaimed yet.
     pub fn dead_bytes(&self, group: GroupId) -> u64 {
         self.reclaim.dead_bytes(group)
     }
 
-    /// How full the workshop is, by the last event.
+    /// The usage of the workshop, by the last event.
     pub fn staging(&self) -> Usage {
         self.migrator.usage
     }
 
-    /// Bytes of hot versions that moved, since the workshop was above its critical threshold.
+    /// Bytes of hot versions that were moved because the workshop was above its critical threshold.
     pub fn hot_moved_bytes(&self) -> u64 {
         self.migrator.hot_moved_bytes()
     }
@@ -196,30 +196,30 @@ impl Rack {
         self.ops.len()
     }
 
-    /// The clients' requests that wait for the class of `drive`, in thousandths of what its queue may hold; 0 for a
+    /// The clients' requests that wait for the class of `drive`, in thousandths of the capacity of its queue; 0 for a
     /// drive without a group.
     pub fn queue_fill_permille(&self, drive: DriveId) -> u32 {
         let group = self.setup.layout.group_of(drive);
         group.map_or(0, |group| self.class_fill_permille(self.setup.class_of(group)))
     }
 
-    /// The same of a class.
+    /// The clients' requests that wait for `class`, in thousandths of the capacity of its queue.
     pub fn class_fill_permille(&self, class: ClassId) -> u32 {
         let waiting = self.classes[class.index()].queues.queue_len(PriorityClass::Client) as u64;
         let depth = u64::from(self.setup.policy.scheduler.queue_depth.max(1));
         u32::try_from(waiting * 1_000 / depth).unwrap_or(u32::MAX)
     }
 
-    /// Whether enough of the drives that a blob lies on are there, or may be soon, to read it.
+    /// Ok if enough of the drives that store a blob are present, or may be soon, to read it.
     ///
     /// # Errors
-    /// [`Rejection::DataLost`] if too many of them failed for good, [`Rejection::TooManyDrivesAway`] if too many are
+    /// [`Rejection::DataLost`] if too many of them failed permanently, [`Rejection::TooManyDrivesAway`] if too many are
     /// away.
     pub fn enough_drives(&self, drives: &[DriveId]) -> Result<(), Rejection> {
         self.drives.enough_left(drives, self.setup.data_stacks())
     }
 
-    /// How long a client's read in `group` would wait for its first byte if it were submitted now.
+    /// The time that a client's read in `group` would wait for its first byte if it were submitted now.
     pub fn forecast(&self, group: GroupId, now: Time) -> Forecast {
         let class = self.setup.class_of(group);
         let groups = &self.setup.layout.classes[class.index()];
@@ -231,8 +231,8 @@ impl Rack {
         forecast
     }
 
-    /// The load that `class` works beside, by what the description says makes it heavy: how full its queue is, or that
-    /// another class has work.
+    /// The load on the server from work beside that of `class`. The rack's description defines what makes it heavy: the
+    /// fill of the class's queue, or work in another class.
     pub(super) fn load_beside(&self, class: ClassId) -> ServerLoad {
         let other = |(index, state): (usize, &Class)| index != class.index() && state.has_work();
         let is_heavy = match self.setup.spec.profile.heavy_load {
@@ -242,12 +242,13 @@ impl Rack {
         if is_heavy { ServerLoad::Busy } else { ServerLoad::Idle }
     }
 
-    /// The expected time of a switch of a class beside this load, as it was measured; before that, by the profile.
+    /// The expected time of a switch of a class under this load, as measured; until there is a measurement, by the
+    /// profile.
     pub fn switch_estimate(&self, load: ServerLoad) -> SwitchEstimate {
         self.estimates.switch(load)
     }
 
-    /// How far each failed drive has been rebuilt.
+    /// The progress of the rebuild of each failed drive.
     pub fn rebuilds(&self) -> impl Iterator<Item = RebuildView> + '_ {
         let used_bytes = |drive| self.placement.used_bytes(drive);
         self.rebuilder.views(used_bytes, |drive, left_bytes| {
@@ -257,35 +258,35 @@ impl Rack {
         })
     }
 
-    /// What is left of the group of `drive` without it; `None` for a spare.
+    /// The state of the group of `drive` without that drive; `None` for a spare.
     pub fn left_without(&self, drive: DriveId) -> Option<GroupLeft> {
         let group = self.setup.layout.group_of(drive)?;
         let is_in_service = |member| !self.drives.has_failed(member) && !self.retiring.contains(&member);
         Some(GroupLeft::without(drive, self.setup.members(group), self.setup.spec.code, is_in_service))
     }
 
-    /// How far the scrub of each group is; nothing if blobs are not scrubbed.
+    /// The progress of the scrub of each group; empty if blobs are not scrubbed.
     pub fn scrubs(&self, now: Time) -> impl Iterator<Item = ScrubView> + '_ {
         self.scrubber.views(now).filter(|view| self.setup.owns(view.group))
     }
 
-    /// The blobs that a scrub could not read, and reads again, by group.
+    /// The blobs that a scrub could not read, and will read again, by group.
     pub fn scrubs_put_off(&self) -> impl Iterator<Item = (GroupId, BlobId)> + '_ {
         self.scrubber.all_put_off()
     }
 
-    /// Whether a step of the scrub of `group` is in service.
+    /// True if a step of the scrub of `group` is in service.
     pub fn is_scrubbing(&self, group: GroupId) -> bool {
         let in_service = self.class(group).in_service.and_then(|service| self.ops.get(service.op));
         in_service.is_some_and(|op| op.group == group && matches!(op.request.work, Work::Scrub { .. }))
     }
 
-    /// Whether scrubs are paused.
+    /// True if scrubs are paused.
     pub fn is_scrub_paused(&self) -> bool {
         self.scrubber.paused
     }
 
-    /// How many blobs have lost how many stacks to drives that failed, as far as passes have shown.
+    /// The number of blobs by the number of stacks that they lost to failed drives, as far as passes have found.
     pub fn exposure(&self) -> Exposure {
         let parity = self.setup.spec.code.parity;
         self.rebuilder.exposure(parity, |drive| self.placement.used_bytes(drive))
@@ -298,8 +299,8 @@ impl Rack {
         left.filter(|(drive, _)| in_class(*drive) == Some(class)).fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
     }
 
-    /// Has every class looked at with the next event, blocked or not. That changes nothing but the time it takes, which
-    /// is what this is for: to test that invariant.
+    /// Makes the next event look at every class, blocked or not. That changes nothing but the time it takes; it exists
+    /// to test that invariant.
     pub fn unblock_all(&mut self) {
         self.blocked.unblock_all();
     }

@@ -89,8 +89,8 @@ fn the_end_of_a_long_file_is_no_beginning_of_a_copy() {
     assert!(!may_be_scan(64 << 10, GIB) && !may_be_scan(1, 2));
 }
 
-/// What a plan should read, stripe by stripe: all that the objects in the window touch in the group, in key order, as
-/// long as there is room.
+/// The expected reads of a plan, stripe by stripe: all stripes of the objects in the window in the group, in key order,
+/// as long as there is room.
 fn naive(
     group: GroupId,
     (mut window, mut room): (u64, u64),

@@ -13,7 +13,7 @@ use model::{OpId, transfer_time};
 
 const FAILED: DriveId = DriveId(0);
 
-/// A box of eight in two groups of four, k = 2, r = 1; `used` bytes lie on each drive.
+/// A box of eight in two groups of four, k = 2, r = 1; each drive stores `used_bytes`.
 fn booted(used_bytes: u64, queue_depth: u32) -> Rack {
     booted_of("nas8", used_bytes, queue_depth)
 }
@@ -47,7 +47,7 @@ fn notify(rack: &mut Rack, now_s: u64, event: Event) -> Vec<Action> {
     actions
 }
 
-/// The page of the failed drive that is asked for among `actions`.
+/// The requested page of the failed drive among `actions`.
 fn asked(actions: &[Action]) -> Option<(Attempt, Option<BlobId>)> {
     asked_of(actions, FAILED)
 }
@@ -59,7 +59,7 @@ fn asked_of(actions: &[Action], of: DriveId) -> Option<(Attempt, Option<BlobId>)
     })
 }
 
-/// Blobs on three drives of the failed one's group, the first of which failed.
+/// Blobs on three drives of the failed drive's group, the failed one first.
 fn blobs(rack: &Rack, numbers: core::ops::Range<u64>) -> Vec<BlobOnDrive> {
     let group = rack.layout().group_of(FAILED).unwrap();
     let members = &rack.layout().groups[group.index()].drives;
@@ -194,7 +194,7 @@ fn a_replaced_drive_is_listed_now_and_then_even_if_nothing_seems_to_be_left() {
     assert_eq!(view(&rack).under_way, 1, "an answer that was wrong is made up for");
 }
 
-/// What `event` makes the rack ask for, once drives have done what they were asked.
+/// The actions that `event` causes, after drives have executed their commands.
 fn obeyed(rack: &mut Rack, now_s: u64, event: Event) -> Vec<Action> {
     let (mut asked, mut events) = (Vec::new(), vec![event]);
     while let Some(event) = events.pop() {
@@ -277,7 +277,7 @@ fn a_stack_in_its_place_is_written_over_only_if_it_is_known_to_be_wrong() {
             continue;
         }
         assert!(!blob.drives.contains(&target_of(&rebuilt)), "{rebuilt:?}");
-        // A source is damaged: what may lie in its place is not lost yet.
+        // A source is damaged: a stack that may be in its place is not lost yet.
         let bad = [(blob.drives[1], DriveResult::StackBad), (blob.drives[2], DriveResult::Fine)];
         notify(&mut rack, 4, failed((op, attempt), &bad));
         assert_eq!((view(&rack).lost_blobs, view(&rack).waiting_blobs), (0, 1));
@@ -433,8 +433,8 @@ fn a_dead_blob_that_is_removed_is_not_left_to_be_rebuilt() {
     assert_eq!(view(&rack).left_bytes, 0);
 }
 
-/// What a start would count is counted, and taken off once: what a write that failed has left, and what was removed and
-/// could not be forgotten. On a drive that failed it is left until then.
+/// The stacks that a restart would count are counted, and subtracted once: those that a failed write has left, and
+/// those that were removed and could not be forgotten. On a failed drive they are left until then.
 #[test]
 fn the_stacks_of_a_dead_blob_are_used_until_they_are_removed_and_taken_off_once() {
     for fails in [false, true] {
@@ -452,7 +452,7 @@ fn the_stacks_of_a_dead_blob_are_used_until_they_are_removed_and_taken_off_once(
         if fails {
             notify(&mut rack, 2, Event::DriveFailed { drive: drives[0], pulled: true });
         }
-        // It is given up, and written anew to the same group.
+        // It is given up, and written again to the same group.
         let counted = Event::DeadStacks { drives: drives.clone(), lost: Vec::new(), stack_bytes };
         notify(&mut rack, 3, counted.clone());
         notify(&mut rack, 3, Event::SpaceDead { group, bytes });
@@ -460,7 +460,7 @@ fn the_stacks_of_a_dead_blob_are_used_until_they_are_removed_and_taken_off_once(
         let (op, attempt, second) = transfer(&anew);
         let others: Vec<DriveId> = second.drives().collect();
         notify(&mut rack, 4, done((op, attempt), &anew));
-        // But for what was written anew.
+        // Without the blob that was written again.
         let used = |rack: &Rack| -> Vec<u64> {
             let anew_on = |drive: &DriveId| if others.contains(drive) { stack_bytes } else { 0 };
             drives.iter().map(|drive| rack.placement().used_bytes(*drive) - anew_on(drive)).collect()
@@ -556,7 +556,8 @@ fn a_drive_that_the_operator_gives_up_at_the_end_of_a_trial_gives_its_permits_ba
     assert!(rack.may_be_replaced(FAILED));
 }
 
-/// What follows from `event`: all obey, but the failed drive does not start, and its other commands fail with `loss`.
+/// Applies `event` and its consequences: drives execute their commands, but the failed drive does not start, and its
+/// other commands fail with `loss`.
 fn all_but_one_obey(rack: &mut Rack, now_s: u64, event: Event, loss: Loss) {
     let mut events = vec![event];
     while let Some(event) = events.pop() {
@@ -609,7 +610,7 @@ fn a_drive_that_the_operator_gives_up_while_it_starts_gives_its_permits_back_whe
     }
 }
 
-/// A drive may be asked, and fail before the answer is there: it is one drive all the same.
+/// A drive may be asked, and fail before the answer arrives: it is still one drive.
 #[test]
 fn nothing_is_lost_while_a_source_that_was_not_asked_may_bring_its_stack_back() {
     let mut rack = booted_of("pelican-mini", 1_000, 1000); // k = 4, r = 2

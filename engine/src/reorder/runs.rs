@@ -1,17 +1,18 @@
-//! The runs of a queue: neighbours in the order of service that want the same group.
+//! The runs of a queue: neighbours in the order of service that need the same group.
 //!
-//! An operation that overtakes others is put behind the last one of its group, or is the first of its group and leaves
-//! the queue at once, so it overtakes runs as a whole. So a run keeps in one number the weight that has overtaken it
-//! since it was opened, and an operation of it only what that number was not yet, or no more, when it came. There are
-//! as many runs as a queue has switches in it: some for each group, where operations may be overtaken.
+//! An operation that overtakes others goes right after the last one of its group, or is the first of its group and
+//! leaves the queue at once, so it overtakes runs as a whole. So a run stores in one number the weight that has
+//! overtaken it since it was opened, and an operation of the run stores only the correction for the time before it
+//! joined. There are as many runs as a queue has switches in it: a few for each group, where operations may be
+//! overtaken.
 //!
-//! How much more a run may be overtaken by is known by its tightest operation. A run ends with its last operation and
-//! loses its first one, so it keeps those that are tighter than all behind them: the first of these is the tightest of
-//! all, and when it has left, the next one is.
+//! The tightest operation of a run determines by how much more the run may be overtaken. A run grows at its end and
+//! loses its first operation, so it stores those that are tighter than all after them: the first of these is the
+//! tightest of all, and when it has left, the next one is.
 //!
 //! Invariants:
-//! - every run has operations, but for the moment between its opening and its first one;
-//! - `tightest` is in the order of the run, and each of them has less headroom than those behind it.
+//! - every run has operations, except between its opening and its first one;
+//! - `tightest` is in the order of the run, and each entry has less headroom than those after it.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -21,7 +22,7 @@ use model::sabotage::{Sabotage, is_on};
 /// The place of an operation in the queue's arena.
 pub(super) type Slot = u32;
 
-/// The place of a run among the runs, which stays the same while there is the run.
+/// The index of a run among the runs, which does not change while the run exists.
 pub(super) type RunId = u32;
 
 /// No operation, or no run.
@@ -37,20 +38,20 @@ pub(super) struct Run {
     pub last: Slot,
     operations: u32,
     weight: u64,
-    /// The weight that has overtaken it since it was opened.
+    /// The weight that has overtaken the run since it was opened.
     pub delay: i128,
     tightest: VecDeque<(Slot, i128)>,
     neighbours: [RunId; 2],
 }
 
 impl Run {
-    /// Whether all of its operations may be overtaken by `weight` more.
+    /// True if all of its operations may be overtaken by `weight` more.
     fn bears(&self, weight: u64) -> bool {
         self.tightest.front().is_none_or(|(_, headroom)| headroom - self.delay >= i128::from(weight))
     }
 
-    /// Takes note of an operation behind those noted so far, which might be overtaken by `headroom` if the run had not
-    /// been yet.
+    /// Records an operation after those recorded so far; `headroom` is the weight by which it might be overtaken if the
+    /// run had not been overtaken yet.
     pub fn note_headroom(&mut self, slot: Slot, headroom: i128) {
         while self.tightest.back().is_some_and(|(_, less_tight)| *less_tight >= headroom) {
             self.tightest.pop_back();
@@ -59,12 +60,12 @@ impl Run {
     }
 }
 
-/// Neighbouring runs from one end of the queue on, summed up.
+/// The sums over neighbouring runs from one end of the queue on.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Span {
     pub operations: u32,
     pub weight: u64,
-    /// How often the group changes between them, and from them to the run that follows.
+    /// The number of changes of group between them, and from them to the run that follows.
     pub changes: u32,
 }
 
@@ -72,9 +73,9 @@ pub(super) struct Span {
 pub(super) struct Runs {
     arena: Vec<Run>,
     free: Vec<RunId>,
-    /// The first one and the last one.
+    /// The first run and the last run.
     ends: [RunId; 2],
-    /// Operations in all of them, their weight, and how often the group changes between them.
+    /// The operations in all runs, their weight, and the number of changes of group between them.
     pub whole: Span,
 }
 
@@ -99,7 +100,7 @@ impl Runs {
         &mut self.arena[run as usize]
     }
 
-    /// The run behind `run`.
+    /// The run after `run`.
     pub fn next(&self, run: &Run) -> Option<&Run> {
         self.arena.get(run.neighbours[BEHIND] as usize)
     }
@@ -109,27 +110,27 @@ impl Runs {
         self.beyond(run, BEFORE)
     }
 
-    /// The span behind `run`, if all of it may be overtaken by `weight`.
+    /// The span after `run`, if all of it may be overtaken by `weight`.
     pub fn behind_bearing(&self, run: RunId, weight: u64) -> Option<Span> {
         self.bear(run, BEHIND, weight).then(|| self.beyond(run, BEHIND))
     }
 
-    /// Whether all that lies before `run` may be overtaken by `weight`.
+    /// True if everything before `run` may be overtaken by `weight`.
     pub fn bear_before(&self, run: RunId, weight: u64) -> bool {
         self.bear(run, BEFORE, weight)
     }
 
-    /// All that lies before `run` is overtaken by `weight`.
+    /// Everything before `run` is overtaken by `weight`.
     pub fn delay_before(&mut self, run: RunId, weight: u64) {
         self.delay_beyond(run, BEFORE, weight);
     }
 
-    /// All that lies behind `run` is overtaken by `weight`.
+    /// Everything after `run` is overtaken by `weight`.
     pub fn delay_behind(&mut self, run: RunId, weight: u64) {
         self.delay_beyond(run, BEHIND, weight);
     }
 
-    /// A new run of `group` at the end, for an operation that comes next.
+    /// Opens a run of `group` at the end, for the operation that is appended next.
     pub fn open(&mut self, group: GroupId) -> RunId {
         let run = self.free.pop().unwrap_or_else(|| {
             let neighbours = [NIL; 2];
@@ -149,7 +150,7 @@ impl Runs {
         run
     }
 
-    /// The operation at `slot` is the last one of `run` from now on.
+    /// Appends the operation at `slot` to `run`.
     pub fn append(&mut self, run: RunId, slot: Slot, weight: u64) {
         self.whole.operations += 1;
         self.whole.weight += weight;
@@ -163,8 +164,8 @@ impl Runs {
         run.weight += weight;
     }
 
-    /// The operation at `slot` leaves `run`; its neighbours there, if it has any, are `[before, behind]`. True if it
-    /// leaves from between others or from behind, so that the headroom of those left must be noted anew.
+    /// Removes the operation at `slot` from `run`; its neighbours there, if any, are `[before, behind]`. True if it was
+    /// neither the first nor the only one, so that the headroom of the remaining ones must be recorded again.
     pub fn leave(&mut self, run: RunId, slot: Slot, weight: u64, [before, behind]: [Slot; 2]) -> bool {
         assert!(self.whole.operations > 0 && self.whole.weight >= weight, "what leaves the queue was counted");
         self.whole.operations -= 1;
@@ -211,13 +212,13 @@ impl Runs {
         assert!(self.free.len() <= self.arena.len(), "a run is closed once");
     }
 
-    /// Whether the group changes from one run to the other, if there are both.
+    /// 1 if both runs exist and the group changes from one to the other, otherwise 0.
     fn differ(&self, before: RunId, behind: RunId) -> u32 {
         let both = before != NIL && behind != NIL;
         u32::from(both && self.get(before).group != self.get(behind).group)
     }
 
-    /// All runs on one side of `run`, from the end of the queue on.
+    /// All runs on one side of `run`, starting at the end of the queue.
     fn all_beyond(&self, run: RunId, side: usize) -> impl Iterator<Item = RunId> {
         let next = move |at: &RunId| Some(self.get(*at).neighbours[1 - side]).filter(|next| *next != run);
         core::iter::successors(Some(self.ends[side]).filter(|end| *end != run), next)

@@ -1,4 +1,4 @@
-//! The fast queue against the naive one, and what the rule promises.
+//! The fast queue compared with the naive one, and the guarantees of the rule.
 
 #![allow(clippy::unwrap_used)]
 
@@ -149,7 +149,7 @@ proptest! {
         prop_assert!(server.expected.is_empty(), "everything is served");
         for (begun, expected, delay) in server.begun {
             prop_assert!(i128::from(begun) <= i128::from(expected) + i128::from(u), "{begun} instead of {expected}");
-            // The queue's own account of it is exact, and what joins or is cancelled only brings it forward.
+            // The queue's own count for it is exact, and operations that join or are cancelled only advance it.
             let later = i128::from(begun) - i128::from(expected);
             let forward = joins || cancels;
             prop_assert!(later == i128::from(delay) || (forward && later < i128::from(delay)), "{later}, not {delay}");
@@ -196,9 +196,10 @@ struct Server {
     now: u64,
     /// The group of the operation in service, and the end of that operation.
     serves: Option<(GroupId, u64)>,
-    /// When each queued operation would begin in the order of arrival, or at the end of the queue that it found.
+    /// The time when each queued operation would begin in the order of arrival, or at the end of the queue that it
+    /// found.
     expected: Vec<(OpId, u64)>,
-    /// When each operation began, when it was expected to, and its o - t by then.
+    /// The time when each operation began, the time when it was expected to, and its o - t at that time.
     begun: Vec<(u64, u64, i64)>,
 }
 
@@ -218,7 +219,7 @@ impl Server {
         self.queue.push(item).unwrap();
     }
 
-    /// When an operation of `group` begins behind those.
+    /// The time when an operation of `group` begins after those.
     fn begin_behind(&self, before: &[Queued], group: u32) -> u64 {
         let (mut awake, mut begin) = match self.serves {
             Some((awake, until)) => (Some(awake), until.max(self.now)),
@@ -237,7 +238,7 @@ impl Server {
         }
     }
 
-    /// Serves until then; with `joins`, what is queued for the group in service first, as far as u allows.
+    /// Serves until then; with `joins`, operations queued for the group in service first, as far as u allows.
     fn run_until(&mut self, then: u64, joins: bool) {
         while self.serves.is_none_or(|(_, until)| until <= then) && !self.queue.is_empty() {
             let awake = self.serves.map(|(group, _)| group);
@@ -274,7 +275,7 @@ fn what_batches_saved_an_operation_it_may_be_overtaken_by() {
     }
 }
 
-/// How often the group changes while the queue is served, the first one counted.
+/// The number of changes of group while the queue is served, the first one included.
 fn switches(queue: &mut ReorderQueue) -> usize {
     let (mut awake, mut count) = (None, 0);
     while let Some(item) = queue.pop() {

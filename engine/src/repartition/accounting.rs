@@ -1,7 +1,8 @@
-//! The bytes of a job in one class: still to be read, buffered, offloaded, delivered to their destination group.
+//! The bytes of a job in one class: unread input, and output that is buffered, offloaded, or delivered to its
+//! destination group.
 //!
 //! The buffer counts as full when less than the chunk limit is free: the most output that the smallest readable piece
-//! of input may become, and the largest piece that a run is read back in.
+//! of input may become, and the largest piece in which a run is read back.
 //!
 //! Invariants: buffered and reserved bytes never exceed the memory; all output is buffered, offloaded or delivered, and
 //! counted once.
@@ -10,12 +11,12 @@ use super::terms::Alpha;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes that lie offloaded on one group for another.
+/// Bytes that are offloaded on one group for another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     /// Their number.
     pub bytes: u64,
-    /// The pieces they lie in; reading all of them takes as many seeks.
+    /// The number of pieces that hold them; reading all of them takes as many seeks.
     pub pieces: u64,
 }
 
@@ -24,7 +25,7 @@ pub struct Run {
 pub struct Accounting {
     memory_bytes: u64,
     chunk_bytes: u64,
-    /// Free memory that somebody is about to fill.
+    /// Free memory that is reserved for orders in hand.
     reserved: u64,
     prior: Alpha,
     awake: Option<usize>,
@@ -32,9 +33,9 @@ pub struct Accounting {
     input_left: u64,
     buffered: Vec<u64>,
     buffered_in_all: u64,
-    /// `offloaded[on][target]`.
+    /// `offloaded[on][target]`: the run stored on one group for another.
     offloaded: Vec<Vec<Run>>,
-    /// Their sums, by the group they lie on.
+    /// Sums of the offloaded bytes, by the group that stores them.
     offloaded_on: Vec<u64>,
     offloaded_in_all: u64,
     delivered: Vec<u64>,
@@ -45,8 +46,8 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// A job that is about to begin, with the input on each group, the memory, and the alpha to expect until some was
-    /// measured. There must be a group, and memory.
+    /// The accounting of a job before its first step, with the input on each group, the memory, and the alpha to expect
+    /// until enough is measured. There must be a group, and memory.
     pub fn new(input: Vec<u64>, memory_bytes: u64, prior: Alpha) -> Self {
         assert!(!input.is_empty(), "a job needs a group");
         assert!(memory_bytes > 0, "a job needs memory");
@@ -73,14 +74,14 @@ impl Accounting {
         }
     }
 
-    /// The same with this chunk limit, at most the memory and above 0; without it, a thousandth of the memory.
+    /// The same with this chunk limit, at most the memory and above 0; the default is a thousandth of the memory.
     #[must_use]
     pub fn with_chunk_limit(self, chunk_bytes: u64) -> Self {
         assert!((1..=self.memory_bytes).contains(&chunk_bytes), "a chunk fits into the memory");
         Self { chunk_bytes, ..self }
     }
 
-    /// Before the job begins: output lies offloaded on one group for another, since an earlier one left it there.
+    /// Records, before the job starts, output that an earlier run left offloaded on one group for another.
     pub(super) fn lies_offloaded(&mut self, (on, target): (usize, usize), run: Run) {
         assert_ne!(on, target, "that is its destination");
         assert!(self.read == 0 && run.pieces > 0 && run.bytes > 0, "it lies there before anything is read");
@@ -120,20 +121,20 @@ impl Accounting {
         self.reserved
     }
 
-    /// Reserves memory that must be free.
+    /// Reserves memory; it must be free.
     pub fn reserve(&mut self, bytes: u64) {
         assert!(bytes <= self.free(), "no more is reserved than is free");
         self.reserved += bytes;
     }
 
-    /// Gives back reserved memory, which is free again or about to be filled.
+    /// Releases reserved memory, which is free again or about to be filled.
     pub fn release(&mut self, bytes: u64) {
         assert!(bytes <= self.reserved, "no more is released than was reserved");
         self.reserved -= bytes;
     }
 
-    /// The same accounting for a cost simulation: nothing is under way, and a byte of input, the smallest piece there
-    /// is, becomes a chunk at most.
+    /// The same accounting for a cost simulation: nothing is reserved, and a byte of input, the smallest piece there
+    /// is, becomes at most a chunk.
     pub(super) fn for_simulation(self, alpha: Alpha) -> Self {
         assert!(alpha.input > 0, "alpha is output over some input");
         let byte_becomes = alpha.output.div_ceil(alpha.input).min(self.memory_bytes);
@@ -155,7 +156,7 @@ impl Accounting {
         self.input_left
     }
 
-    /// The first group with input from `start` on, counted around.
+    /// The first group with input at or after `start`, counted around.
     pub(super) fn next_input(&self, start: usize) -> Option<usize> {
         assert!(start <= self.groups(), "it is counted around once");
         let around = (0..self.groups()).map(|step| (start + step) % self.groups());
@@ -172,17 +173,17 @@ impl Accounting {
         self.buffered_in_all
     }
 
-    /// The run that lies offloaded on one group for another.
+    /// The run that is offloaded on one group for another.
     pub fn offloaded(&self, on: usize, target: usize) -> Run {
         self.offloaded[on][target]
     }
 
-    /// Bytes that lie offloaded on a group for others.
+    /// Bytes that are offloaded on a group for others.
     pub fn offloaded_on(&self, on: usize) -> u64 {
         self.offloaded_on[on]
     }
 
-    /// Bytes that lie offloaded anywhere.
+    /// Bytes that are offloaded on any group.
     pub fn offloaded_in_all(&self) -> u64 {
         self.offloaded_in_all
     }
@@ -192,14 +193,14 @@ impl Accounting {
         self.delivered[group]
     }
 
-    /// Whether all input is read and all output delivered.
+    /// True if all input is read and all output is delivered.
     pub fn done(&self) -> bool {
         let done = self.input_left == 0 && self.buffered_in_all == 0 && self.offloaded_in_all == 0;
         assert!(!done || self.delivered_in_all == self.produced_in_all, "a job ends with all output delivered");
         done
     }
 
-    /// Output over input: as measured, once a hundredth of the memory's worth was read; as expected until then.
+    /// Output over input: as measured, once a hundredth of the memory's worth is read; as expected until then.
     pub fn alpha(&self) -> Alpha {
         if self.read > self.memory_bytes / 100 && self.read > 0 {
             Alpha { output: self.produced_in_all, input: self.read }
@@ -208,12 +209,12 @@ impl Accounting {
         }
     }
 
-    /// All output so far, by target.
+    /// All output so far, by destination group.
     pub fn produced(&self) -> &[u64] {
         &self.produced
     }
 
-    /// Input that was read so far.
+    /// Input read so far.
     pub fn read(&self) -> u64 {
         self.read
     }
@@ -228,24 +229,24 @@ impl Accounting {
         self.input[group].min(self.alpha().input_for(free).max(1))
     }
 
-    /// Whether there is no room to read into.
+    /// True if there is no room for the output of a read.
     pub fn full(&self) -> bool {
         self.free() < self.chunk_bytes
     }
 
-    /// Bytes of a run that can be read back now: none unless a piece fits.
+    /// Bytes of a run that can be read back now; 0 unless a piece fits.
     pub fn refillable(&self, on: usize, target: usize) -> u64 {
         let run = self.offloaded[on][target].bytes;
         if self.free() < run.min(self.chunk_bytes) { 0 } else { run.min(self.free()) }
     }
 
-    /// This group is awake, whoever woke it, or none.
+    /// Records the group that is awake, for any reason, or none.
     pub fn set_awake(&mut self, group: Option<usize>) {
         assert!(group.is_none_or(|group| group < self.groups()), "no such group");
         self.awake = group;
     }
 
-    /// Input was read on a group, and became this output for each group.
+    /// Input was read on a group and became this output for each group.
     pub fn was_read(&mut self, group: usize, bytes: u64, output: &[u64]) {
         assert!(bytes <= self.input[group], "more was read than there is");
         assert_eq!(output.len(), self.groups(), "output is stated for every group");
@@ -257,7 +258,7 @@ impl Accounting {
         }
     }
 
-    /// Output for a group is buffered, wherever its input was read.
+    /// Output for a group was buffered; its input may have been read on any group.
     pub fn arrived(&mut self, target: usize, bytes: u64) {
         self.buffered[target] += bytes;
         self.produced[target] += bytes;
@@ -270,13 +271,13 @@ impl Accounting {
         assert!(self.buffered_in_all + self.reserved <= self.memory_bytes, "the buffer holds more than it may");
     }
 
-    /// All output is in exactly one place.
+    /// Asserts that all output is in exactly one place.
     fn assert_counted_once(&self) {
         let placed = self.buffered_in_all + self.offloaded_in_all + self.delivered_in_all;
         assert_eq!(placed, self.produced_in_all, "output is buffered, offloaded or delivered, and counted once");
     }
 
-    /// Input on a group is gone before it was read: it becomes nothing, which says nothing about alpha.
+    /// Input on a group was lost before it was read: it becomes no output, and does not count for alpha.
     pub fn was_lost(&mut self, group: usize, bytes: u64) {
         assert!(bytes <= self.input[group], "more is gone than there was");
         self.input[group] -= bytes;
@@ -310,7 +311,7 @@ impl Accounting {
         self.assert_counted_once();
     }
 
-    /// Bytes of a run are buffered again; returns the number of pieces they lay in.
+    /// Bytes of a run are buffered again; returns the number of pieces that held them.
     pub fn was_refilled(&mut self, on: usize, target: usize, bytes: u64) -> u64 {
         let run = &mut self.offloaded[on][target];
         assert!(bytes <= run.bytes, "more was read back than was offloaded");
@@ -330,7 +331,7 @@ impl Accounting {
     }
 }
 
-/// The pieces in which the first `bytes` of a run lie, if all its pieces are alike.
+/// The number of pieces that hold the first `bytes` of a run, if all its pieces have one size.
 fn pieces_of(run: Run, bytes: u64) -> u64 {
     assert!(bytes <= run.bytes, "a part is no more than the whole");
     let pieces = (u128::from(bytes) * u128::from(run.pieces)).div_ceil(u128::from(run.bytes));

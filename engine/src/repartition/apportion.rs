@@ -1,4 +1,4 @@
-//! Output of input that is simulated as a fluid: so much for each group, to the byte.
+//! The output of input that is simulated as a fluid: each group's bytes of it, to the byte.
 
 use super::terms::Alpha;
 use alloc::vec;
@@ -15,26 +15,26 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Output that falls to all groups alike.
+    /// Output with the same share for each group.
     pub fn uniform(groups: usize, alpha: Alpha) -> Self {
         Self { alpha, shares: vec![1; groups] }
     }
 }
 
-/// Apportions output to groups: alpha and the shares hold over all that was read so far, as closely as whole bytes can.
+/// Apportions output to groups: alpha and the shares hold for all input read so far, as closely as whole bytes can.
 #[derive(Clone, Debug)]
 pub struct Apportion {
     alpha: Alpha,
     shares: Vec<u64>,
     whole: u128,
     input: u64,
-    /// The target that the last byte left by rounding went to.
+    /// The target of the last byte left over by rounding.
     turn: usize,
     given: Vec<u64>,
 }
 
 impl Apportion {
-    /// Nothing was read yet.
+    /// The apportioning before any input is read.
     pub fn new(expected: &Expected) -> Self {
         let whole: u128 = expected.shares.iter().map(|share| u128::from(*share)).sum();
         assert!(whole > 0, "output falls to some group");
@@ -43,7 +43,7 @@ impl Apportion {
         Self { alpha, shares, whole, input: 0, turn: 0, given: vec![0; groups] }
     }
 
-    /// The same with no more output than `most_bytes` from any byte of input.
+    /// The same with at most `most_bytes` of output from any byte of input.
     #[must_use]
     pub(super) fn with_output_at_most(mut self, most_bytes: u64) -> Self {
         let most = u128::from(most_bytes) * u128::from(self.alpha.input);
@@ -51,12 +51,13 @@ impl Apportion {
         self
     }
 
-    /// The most input whose output fits into so many bytes.
+    /// The most input whose output fits into this number of bytes.
     pub fn input_for(&self, output_bytes: u64) -> u64 {
         self.alpha.input_for(output_bytes)
     }
 
-    /// The output of so many more bytes of input, by group. What rounding leaves goes to one target after the other.
+    /// The output of this number of additional bytes of input, by group. Bytes left over by rounding go to one target
+    /// after the other.
     pub fn output_of(&mut self, input_bytes: u64) -> &[u64] {
         let before = self.alpha.output_of(self.input);
         self.input += input_bytes;

@@ -1,7 +1,7 @@
 //! The baseline: fill the buffer, then visit every group and flush.
 //!
-//! It goes on reading at the group it flushed last (section III-C). The round begins behind that group, so that a full
-//! buffer costs K switches, as formula (1) counts.
+//! Reading continues on the group that was flushed last (section III-C). The round starts after that group, so a full
+//! buffer costs K switches, as in formula (1).
 
 use super::accounting::Accounting;
 use super::fillpack::transfer_phase;
@@ -11,9 +11,9 @@ use super::terms::Terms;
 /// Visits every group whenever the buffer is full.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Baseline {
-    /// The groups of the round that are still to be visited.
+    /// The number of groups still to be visited in this round.
     round: usize,
-    /// The group of the round that was asked for last, until it is awake and flushed.
+    /// The group of the round that the last [`Step::Visit`] named, until it is awake and flushed.
     at: Option<usize>,
 }
 
@@ -66,7 +66,7 @@ impl Baseline {
     }
 }
 
-/// Reads on, here or at the next group that has input; nothing if the buffer is full or there is no more input.
+/// Continues to read, here or at the next group that has input; none if the buffer is full or no input is left.
 fn fill(accounting: &Accounting) -> Option<Step> {
     let group = accounting.next_input(accounting.awake().unwrap_or(0))?;
     let bytes = accounting.readable(group, accounting.free());

@@ -1,8 +1,8 @@
-//! BuffPack: go where the time that is useful is the largest part of the time it takes (section IV-A, formula 2).
+//! BuffPack: go where the useful time is the largest part of the total time (section IV-A, formula 2).
 //!
 //! The efficiency of going from group i to group j is `useful / (useful + 2 T_sk + T_sw[i->j])`, where `useful` is the
-//! time to write what is buffered for j and to read the input that then fits and is left on j. The group that is awake
-//! costs no switch, so that it is left only when another one wins all the same.
+//! time to write the bytes buffered for j and to read the input that then fits and is left on j. The awake group costs
+//! no switch, so it is left only when another one wins in spite of its switch.
 
 use super::accounting::Accounting;
 use super::fillpack::transfer_phase;
@@ -24,17 +24,17 @@ impl Strategy for BuffPack {
         if !here {
             return Step::Visit { group };
         }
-        // Reading fills the buffer; only then is something written, so that as much of it as can be goes at once.
+        // Reading fills the buffer. Only then is anything written, so that each write is as large as possible.
         let readable = accounting.readable(group, accounting.free());
         assert!(readable > 0 || accounting.buffered(group) > 0, "the best group has something to do");
         if readable > 0 { Step::Read { bytes: readable } } else { Step::Deliver }
     }
 }
 
-/// The group with the best efficiency, the awake one if it is no worse than others; none if there is nothing to do.
+/// The group with the best efficiency, the awake one if it is no worse than others; none if there is no work.
 fn best(accounting: &Accounting, terms: &Terms) -> Option<usize> {
     let awake = accounting.awake();
-    // Every other group takes the same switch, so that the one with most to do is the best of them.
+    // All other groups cost the same switch, so the one with most work is the best of them.
     let (read, write) = (u128::from(terms.read_bytes_per_s), u128::from(terms.write_bytes_per_s));
     let much = |group: usize| {
         let (buffered, readable) = at(accounting, group);
@@ -53,13 +53,13 @@ fn best(accounting: &Accounting, terms: &Terms) -> Option<usize> {
     best.map(|(group, _)| group)
 }
 
-/// The bytes that would be written on a group, and those that would then be read.
+/// The bytes that would be written on a group, and the bytes that would then be read.
 fn at(accounting: &Accounting, group: usize) -> (u64, u64) {
     let buffered = accounting.buffered(group);
     (buffered, accounting.readable(group, accounting.free() + buffered))
 }
 
-/// Useful time and all of it, in nanoseconds.
+/// Useful time and total time, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Efficiency {
     useful: u128,

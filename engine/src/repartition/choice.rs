@@ -1,4 +1,4 @@
-//! The strategies by name, and the one that a planner follows.
+//! The strategies by name, and the one that a planner uses.
 
 use super::accounting::Accounting;
 use super::apportion::Expected;
@@ -27,7 +27,7 @@ pub enum Choice {
     Fillpack,
     /// [`TourPack`].
     Tourpack {
-        /// The number of groups of the tour that it carries for.
+        /// The number of next groups of the tour whose output it carries.
         window: usize,
     },
 }
@@ -45,7 +45,7 @@ impl fmt::Display for Choice {
 }
 
 impl Choice {
-    /// The strategy itself, at its beginning.
+    /// The strategy itself, in its initial state.
     pub fn strategy(self) -> Chosen {
         match self {
             Self::Baseline => Chosen::Baseline(Baseline::default()),
@@ -56,19 +56,19 @@ impl Choice {
         }
     }
 
-    /// The paper's three and our two, TourPack with the window that fits.
+    /// The paper's three and our two, TourPack with the window that fits the terms.
     pub fn candidates(terms: &Terms, memory_bytes: u64, groups: usize) -> [Self; 5] {
         let window = TourPack::fitting(terms, memory_bytes, groups).window();
         [Self::Baseline, Self::Buffpack, Self::Offpack, Self::Fillpack, Self::Tourpack { window }]
     }
 
-    /// The candidate that costs least from this accounting on.
+    /// The candidate that costs least, starting from this accounting.
     pub fn cheapest(accounting: &Accounting, terms: &Terms, expected: &Expected) -> Self {
         let candidates = Self::candidates(terms, accounting.memory_bytes(), accounting.groups());
         cheapest(candidates, accounting, terms, expected).0
     }
 
-    /// The cost of this choice from this accounting on.
+    /// The cost of this choice, starting from this accounting.
     pub fn simulate_cost(self, accounting: &Accounting, terms: &Terms, expected: &Expected) -> Cost {
         self.strategy().simulate_cost(&Day::default(), accounting, terms, expected)
     }
@@ -85,7 +85,7 @@ pub(super) fn cheapest(
     costs.min_by_key(|(_, cost)| cost.total()).expect("there are candidates")
 }
 
-/// A strategy in the middle of its work.
+/// A strategy with its current state.
 #[derive(Clone, Copy, Debug)]
 pub enum Chosen {
     /// [`Baseline`].
@@ -101,8 +101,8 @@ pub enum Chosen {
 }
 
 impl Chosen {
-    /// The cost of the way on to the end, from this accounting and this moment of a day on. Takes time in proportion to
-    /// how often the buffer is filled.
+    /// The cost of the rest of the job, starting from this accounting and this moment of a day. Takes time in
+    /// proportion to the number of times that the buffer is filled.
     pub fn simulate_cost(mut self, day: &Day, accounting: &Accounting, terms: &Terms, expected: &Expected) -> Cost {
         Simulation::new(accounting.clone(), terms, expected, day).run(|accounting| self.next(accounting, terms))
     }

@@ -1,17 +1,18 @@
-//! Dry runs: the forecast of a whole job, for which the very planner that plans it is asked for one order after the
-//! other, in all classes, and each order takes the time that the terms say.
+//! Dry runs: the forecast of a whole job. The planner that plans the job is asked for one order after the other, in all
+//! classes, and each order takes the time that the terms state.
 //!
-//! A dry run has what a [`Simulation`](super::simulation) of one class leaves out: classes work side by side, fill
-//! one memory and wait for one another; input comes a chunk at a time, in whole batches, and is delivered an object at
-//! a time; a stream of reads begins anew where input does not lie together; buffers are emptied for checkpoints.
+//! A dry run includes what a [`Simulation`](super::simulation) of one class leaves out: classes work in parallel, fill
+//! one memory and wait for one another; input arrives a chunk at a time, in whole batches, and is delivered an object
+//! at a time; a new stream of reads starts where input is not contiguous; buffers are emptied for checkpoints.
 //!
-//! An order takes
-//! - a switch, if another group is awake, and a wait for the next day if the drives have had their starts of this one;
-//! - to read: seeks where a stream begins, and the longer of moving the bytes and splitting them;
-//! - to write: seeks, moving the bytes, and as much of encoding them as did not fit beside the write before it;
-//! - to refill: seeks to read a piece and to remove it, moving it, and decoding it.
+//! The time of an order consists of
+//! - a switch, if another group is awake, and a wait for the next day if the drives have used up their starts of this
+//!   one;
+//! - for a read: seeks where a stream starts, and the longer of moving the bytes and splitting them;
+//! - for a write: seeks, moving the bytes, and the part of encoding them that did not fit beside the write before it;
+//! - for a refill: seeks to read a piece and to remove it, moving it, and decoding it.
 //!
-//! Invariants: the planner that is simulated with is a copy; output is as expected, to the byte.
+//! Invariants: the simulated planner is a copy; output is as expected, to the byte.
 
 use super::apportion::{Apportion, Expected};
 use super::checkpoints::Checkpoints;
@@ -27,7 +28,7 @@ use model::{Attempt, ClassId, GroupId, Time, transfer_time};
 
 impl JobSpec {
     /// The cost in each class if all follow `choice` to the end and output falls as expected; `None` if the memory is
-    /// too small. A day for each part; what follows the last is one that has just begun.
+    /// too small. `days` has a day for each part; parts without one start at the start of a day.
     ///
     /// Plans every order of the job once.
     pub fn dry_run(&self, choice: Choice, days: &[Day]) -> Option<Vec<Cost>> {
@@ -39,9 +40,9 @@ impl JobSpec {
 }
 
 impl JobPlanner {
-    /// The cost of the rest if things go on as measured, in the class for which it takes longest.
+    /// The cost of the rest if input and output continue as measured, in the class for which it takes longest.
     ///
-    /// Plans every order that is left once.
+    /// Plans every remaining order once.
     pub fn forecast(&self) -> Cost {
         let mut planner = self.clone();
         let classes: Vec<ClassId> = self.classes().filter(|class| self.in_hand(*class).is_some()).collect();
@@ -53,12 +54,12 @@ impl JobPlanner {
     }
 }
 
-/// A job that is simulated.
+/// A simulated job.
 pub(super) struct DryRun {
     planner: JobPlanner,
     terms: Terms,
     sizes: Sizes,
-    /// The most that one read becomes.
+    /// The largest output of one read.
     read_bytes: u64,
     apportion: Apportion,
     /// The groups of all classes, in the order of the apportioned shares.
@@ -68,18 +69,18 @@ pub(super) struct DryRun {
     now: Duration,
 }
 
-/// A class of it.
+/// A class of the simulated job.
 struct ClassRun {
     class: ClassId,
     at: Option<GroupId>,
-    /// When the order in hand ends.
+    /// The time at which the order in hand ends.
     ends: Option<Duration>,
-    /// Whether the planner may have another order for it than the last time.
+    /// True if the planner may return another order than the last time.
     asks: bool,
     done: bool,
-    /// The group of which a stream of reads is open.
+    /// The group that has an open stream of reads.
     reads: Option<GroupId>,
-    /// The time of the write before, in which the next batch was encoded.
+    /// The time of the previous write, in which the next batch was encoded.
     ahead: Duration,
     cost: Cost,
     /// Input that was read, by group.
@@ -89,18 +90,18 @@ struct ClassRun {
 
 /// Starts of the drives of a class's groups.
 struct Starts {
-    /// The part of the first day that had passed.
+    /// The elapsed part of the first day.
     gone: Duration,
-    /// The day on which the last group was started, counted from the first.
+    /// The day of the last start of a group, counted from the first day.
     today: u64,
-    /// Starts of each group on that day, and in all.
+    /// Starts of each group on that day, and in total.
     of: BTreeMap<GroupId, (u32, u64)>,
 }
 
 impl DryRun {
-    /// The dry run of what is left of a job for `planner`, which nothing may be in hand of, if output falls as
-    /// `expected` to the groups of all its classes. A day for each class; what follows the last is one that has just
-    /// begun.
+    /// The dry run of the rest of the job of `planner`, which must have no order in hand, if output falls as `expected`
+    /// to the groups of all its classes. `days` has a day for each class; classes without one start at the start of a
+    /// day.
     pub fn new(mut planner: JobPlanner, terms: Terms, expected: &Expected, days: &[Day]) -> Self {
         assert!(planner.classes().all(|class| planner.in_hand(class).is_none()), "no order is in hand yet");
         planner.hold_choices();
@@ -141,7 +142,7 @@ impl DryRun {
         }
     }
 
-    /// Simulates to the end; the cost in each class, whose time is that of its last order.
+    /// Simulates to the end; returns the cost in each class. A class's time ends with its last order.
     pub fn run(mut self) -> Vec<Cost> {
         loop {
             self.checkpoint();
@@ -160,7 +161,7 @@ impl DryRun {
         self.classes.into_iter().map(|class| class.cost).collect()
     }
 
-    /// Begins and ends checkpoints, as a job at work does; making one durable takes no time.
+    /// Starts and ends checkpoints, as an active job does; making one durable takes no time.
     fn checkpoint(&mut self) {
         let now = Time::ZERO + self.now;
         let waiting: Duration = self.classes.iter().map(|class| class.cost.waiting).sum();
@@ -183,7 +184,7 @@ impl DryRun {
         }
     }
 
-    /// Begins the next order of a class, if there is one.
+    /// Starts the next order of a class, unless it has one in hand, is done or has to wait.
     fn begin(&mut self, index: usize) {
         let class = &mut self.classes[index];
         if class.ends.is_some() || class.done || !class.asks {
@@ -202,7 +203,7 @@ impl DryRun {
         class.ends = Some(self.now + waited + taken);
     }
 
-    /// The bytes that an order moves: input as it is stored, all else as it is buffered.
+    /// The bytes that an order moves: input as it is stored, all other bytes as they are buffered.
     fn moved(&self, index: usize, order: Order) -> u64 {
         let accounting = self.planner.accounting(self.classes[index].class);
         match order {
@@ -253,7 +254,7 @@ impl DryRun {
 }
 
 impl ClassRun {
-    /// Wakes a group, if it is not awake; the time that takes.
+    /// Wakes a group, unless it is awake; returns the time that takes.
     fn wake(&mut self, group: GroupId, now: Duration, terms: &Terms) -> Duration {
         if self.at == Some(group) {
             return Duration::ZERO;
@@ -267,7 +268,7 @@ impl ClassRun {
         waited + terms.switch
     }
 
-    /// The time that an order takes which moves so many bytes.
+    /// The time of an order that moves this number of bytes.
     fn take(&mut self, order: Order, bytes: u64, terms: &Terms, together_bytes: u64) -> Duration {
         assert!(self.at == order.group(), "an order is done on the group that is awake");
         let goes_on = matches!(order, Order::Read { group, .. } if self.reads == Some(group));
@@ -291,7 +292,7 @@ impl ClassRun {
         seeking + moving
     }
 
-    /// The streams that begin when so many more bytes of a group's input are read.
+    /// The streams that start when this number of further bytes of a group's input is read.
     fn streams(&mut self, group: GroupId, goes_on: bool, bytes: u64, together_bytes: u64) -> u64 {
         assert!(bytes > 0, "a read that moves nothing would be asked for again for ever");
         let read = self.read.entry(group).or_default();
@@ -303,7 +304,7 @@ impl ClassRun {
         begun
     }
 
-    /// The time that a write takes, if what was written before it left time to encode some of it.
+    /// The time of a write, minus the encoding that was done during the write before it.
     fn write(&mut self, order: Order, bytes: u64, terms: &Terms) -> Duration {
         let (stored, encoding) = if matches!(order, Order::Offload { .. }) {
             self.cost.bytes_offloaded += bytes;
@@ -320,8 +321,8 @@ impl ClassRun {
 }
 
 impl Starts {
-    /// Starts the drives of a group; the time to wait for it, if they have had their starts of the day. Where there are
-    /// none at all, one a day is counted.
+    /// Starts the drives of a group; returns the time to wait first, if they have used up their starts of the day. A
+    /// limit of 0 starts a day counts as 1.
     fn start(&mut self, group: GroupId, now: Duration, per_day: u32) -> Duration {
         let gone = self.gone + now;
         let mut waited = Duration::ZERO;

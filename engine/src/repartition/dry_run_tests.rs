@@ -1,4 +1,5 @@
-//! Dry runs against simulations of one class, where nothing is left out of those; and what is left out of them.
+//! Dry runs compared with simulations of one class, for jobs where those leave nothing out; and the costs that they
+//! leave out.
 
 use super::{Choice, Cost, JobSpec, Part, Processor};
 use alloc::vec;
@@ -9,7 +10,7 @@ const GB: u64 = 1_000_000_000;
 const CHOICES: [Choice; 5] =
     [Choice::Baseline, Choice::Buffpack, Choice::Offpack, Choice::Fillpack, Choice::Tourpack { window: 2 }];
 
-/// A job of so much data over twelve groups in each class, with 8 GB of memory.
+/// A job with this amount of data over twelve groups in each class, with 8 GB of memory.
 fn job(classes: u32, data_bytes: u64) -> JobSpec {
     let groups = 12;
     let part = |class: u32| Part {
@@ -63,7 +64,7 @@ fn a_processor_that_is_slower_than_drives_is_what_a_job_takes() {
 
 #[test]
 fn classes_that_share_a_memory_wait_for_each_other() {
-    // Half the data in each, and half the memory for it: as many switches.
+    // Half the data in each class, and half the memory for it: as many switches.
     let of = |classes| seconds(&job(classes, 400 * GB), Choice::Buffpack);
     let (together, alone) = (of(2), of(1));
     assert!((1.02..2.0).contains(&(together / alone)), "{together} s instead of {alone} s");
@@ -77,7 +78,7 @@ fn small_objects_scattered_input_and_checkpoints_cost_what_they_cost() {
         change(&mut changed);
         seconds(&changed, Choice::Offpack) - seconds(&plain, Choice::Offpack)
     };
-    // Each twelfth of a gigabyte has a seek of its own.
+    // Each 120th of a gigabyte takes a separate seek.
     let scattered = more(&|job| job.sizes.together_bytes = GB / 120);
     assert!((scattered / (500.0 * 120.0 * 0.01) - 1.0).abs() < 0.05, "{scattered} s");
     let small = more(&|job| job.sizes.object_bytes = GB / 100);
@@ -85,7 +86,7 @@ fn small_objects_scattered_input_and_checkpoints_cost_what_they_cost() {
     let halves = more(&|job| job.sizes.batch_bytes = GB / 24);
     assert!(halves > 0.0, "{halves} s for a buffer that is full when a part of a chunk is free");
     let checkpoints = more(&|job| job.checkpoint_interval = Duration::from_secs(1));
-    // The interval is 50 times what the buffer takes to be written and read: 800 s.
+    // The interval is 50 times the time to write and read the buffer: 800 s.
     assert!((0.0..200.0).contains(&checkpoints), "{checkpoints} s");
 }
 

@@ -1,14 +1,14 @@
-//! Formulas for what a job takes, before it runs: the paper's three, and ones that know more.
+//! Formulas for the time that a job takes, before it runs: the paper's three, and more precise ones.
 //!
-//! All take the data to be far larger than the buffer. The paper's formulas leave out seeks, and take input to lie on
-//! all groups alike and output to fall to all alike; the `skewed_` ones do not. Their distance
-//! from the cost simulation is asserted by this module's tests. There is no better one for OffPack: how full its
-//! switches are depends on the remainders of runs by the buffer, which only a simulation follows.
+//! All assume that the data is far larger than the buffer. The paper's formulas leave out seeks and assume that all
+//! groups have the same input and the same output; the `skewed_` ones do not. This module's tests assert how close they
+//! come to the cost simulation. There is no better one for OffPack: the fill of its switches depends on the remainders
+//! of runs by the buffer, which only a simulation tracks.
 
 use super::terms::{Alpha, Terms};
 use alloc::vec::Vec;
 
-/// The numbers that the formulas go by.
+/// The parameters of the formulas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Question {
     /// S_D: bytes of input.
@@ -59,7 +59,7 @@ impl Question {
         self.output() / self.memory_bytes as f64
     }
 
-    /// T_r(S_D) + T_w(a S_D): the part of every strategy.
+    /// T_r(S_D) + T_w(a S_D): the time that every strategy takes for reading all input and writing all output once.
     fn once_s(&self) -> f64 {
         self.read_s(self.data_bytes as f64) + self.write_s(self.output())
     }
@@ -89,10 +89,10 @@ pub fn offpack_s(question: &Question) -> f64 {
         + question.switch_s() * output / question.memory_bytes as f64
 }
 
-/// How the input lies over the groups and how the output falls to them: fractions that sum to 1, one for each group.
+/// The distribution of the input and of the output over the groups: fractions that sum to 1, one for each group.
 #[derive(Clone, Copy, Debug)]
 pub struct Skew<'a> {
-    /// The part of the input that lies on each group (q).
+    /// The part of the input that is stored on each group (q).
     pub input: &'a [f64],
     /// The part of the output that is for each group (p).
     pub output: &'a [f64],
@@ -108,10 +108,10 @@ impl Skew<'_> {
     }
 }
 
-/// [`baseline_s`] under skew: nothing changes but for the rounds that end in the middle of a group's input, in seconds.
+/// [`baseline_s`] under skew, in seconds: it adds only the rounds that end in the middle of a group's input.
 ///
-/// A full buffer costs K switches however it is composed, and reading goes on where the round ended. A round takes a
-/// seek for each group that is written, and one to read.
+/// A full buffer costs K switches for any composition, and reading resumes where the round ended. A round takes a seek
+/// for each group that is written, and one to read.
 pub fn skewed_baseline_s(question: &Question) -> f64 {
     let groups = question.groups as f64;
     baseline_s(question) + question.switch_s() * groups + question.seek_s() * question.fills() * (groups + 1.0)
@@ -119,21 +119,21 @@ pub fn skewed_baseline_s(question: &Question) -> f64 {
 
 /// [`buffpack_s`] for input and output that are skewed, in seconds.
 ///
-/// While all groups have input, every group is visited when what is buffered for it reaches the same threshold;
-/// between visits it is half of that on average, and all of them fill the buffer: the threshold is `2 S_M / K`. While
-/// a group is awake, what is read falls to it again by its own share p, so that it is visited `p (1 - p)` times for
-/// each threshold of output. Even shares make this formula (6).
+/// While all groups have input, every group is visited when the bytes buffered for it reach the same threshold. Between
+/// visits it has half of that on average, and all groups together fill the buffer, so the threshold is `2 S_M / K`.
+/// While a group is awake, its own share p of the input read there is output for it again, so it is visited `p (1 - p)`
+/// times for each threshold of output. Equal shares make this formula (6).
 ///
-/// Writing to a group makes room, into which as much is read there: a group's input falls as p. So groups run
-/// out of input one after the other. A visit to one that has none is worth less, since nothing is read there, and so
-/// waits until more is buffered: `1 + w / (alpha r)` times as much. It makes room that the next visit must use, which
-/// is to a group that has input. So visits come in rounds, each with one visit that fills the buffer and at most one
-/// to a group without input. The formula goes from one group's end to the next. A visit takes two seeks: something is
-/// written, and something read.
+/// Writing to a group makes room, and the same amount is then read there: a group's input decreases in proportion to p.
+/// So groups run out of input one after the other. A visit to a group without input is worth less, since nothing is
+/// read there, and so waits until more is buffered: `1 + w / (alpha r)` times as much. It makes room that the next
+/// visit must use, which is to a group that has input. So visits come in rounds, each with one visit that fills the
+/// buffer and at most one to a group without input. The formula sums the phases between the times at which groups run
+/// out of input. A visit takes two seeks: one to write and one to read.
 pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
     skew.assert_valid(question.groups);
     let mut left: Vec<f64> = skew.input.iter().map(|part| part * question.output()).collect();
-    // Less than a millionth of the whole is rounding.
+    // Less than a millionth of the output counts as rounding error.
     let crumb = question.output() / 1e6;
     let mut visits = 0.0;
     while left.iter().any(|bytes| *bytes > crumb) {
@@ -144,7 +144,7 @@ pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
         let falls: f64 = reading.iter().map(|group| skew.output[*group]).sum();
         let drained: Vec<f64> =
             (0..question.groups).filter(|group| !reads(group)).map(|group| skew.output[group]).collect();
-        // If nothing is for those that have input, it is read on all of them alike.
+        // If there is no output for the groups that have input, they are all read at the same rate.
         let part = |group: usize| if falls > 0.0 { skew.output[group] / falls } else { 1.0 / reading.len() as f64 };
         let until = reading.iter().map(|group| left[*group] / part(*group).max(1e-12)).fold(f64::INFINITY, f64::min);
         visits += until * visits_per_byte(question, own, &drained, reading.len());
@@ -155,12 +155,12 @@ pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
     question.once_s() + (question.switch_s() + 2.0 * question.seek_s()) * visits
 }
 
-/// Visits for each byte of output while `reading` groups have input, which take the part `own` of the output at their
-/// visits; `drained` is what falls to each of the others.
+/// Visits for each byte of output while `reading` groups have input; `own` is the part of the output that is written at
+/// their visits, and `drained` has the share of each of the other groups.
 ///
-/// With an output of X a round, a group with input is written `own X` at a visit and has half of that buffered on
-/// average. One without input, to which p falls and which is visited every n rounds, has p X, 2 p X, up to n p X
-/// buffered at the ends of rounds: `p X (n + 1) / 2` on average. All of it fills the buffer, which gives X.
+/// If a round has an output of X, a group with input is written `own X` at a visit and has half of that buffered on
+/// average. A group without input, with a share p and a visit every n rounds, has p X, 2 p X, up to n p X buffered at
+/// the ends of rounds: `p X (n + 1) / 2` on average. The sum over all groups fills the buffer, which yields X.
 fn visits_per_byte(question: &Question, own: f64, drained: &[f64], reading: usize) -> f64 {
     assert!(reading > 0 && reading + drained.len() == question.groups, "some groups have input");
     let higher = 1.0 + question.read_s(1.0) / question.write_s(question.alpha.as_f64());
@@ -170,9 +170,10 @@ fn visits_per_byte(question: &Question, own: f64, drained: &[f64], reading: usiz
     visits_per_round * (buffered + reading as f64 * own) / (2.0 * question.memory_bytes as f64)
 }
 
-/// The rounds from one visit to the next, for groups to which these parts of a round's output fall: as few as bring its
-/// part to a threshold that is common to all. It is `least`, or what lets no more than one of them be due in a round.
-/// A group that gets much of each round's output passes the threshold by far, and others wait the less.
+/// The rounds from one visit to the next, for groups with these parts of a round's output: the fewest that bring its
+/// part to a threshold that is common to all. The threshold is `least`, or the one at which at most one of the groups
+/// is due in a round. A group with a large part of each round's output passes the threshold by far, so the others wait
+/// less.
 fn rounds_between_visits(parts: &[f64], least: f64) -> Vec<f64> {
     const EVEN: f64 = 1e-9;
     let rounds = |part: &f64, threshold: f64| ((threshold / part.max(1e-12) - EVEN).max(0.0) as u64 + 1) as f64;
@@ -192,14 +193,14 @@ fn rounds_between_visits(parts: &[f64], least: f64) -> Vec<f64> {
 /// phase.
 ///
 /// Input that is read on its own destination is delivered at once: the sum of q p. The rest is offloaded and delivered
-/// by `carries`, for each pair of groups. A group must be entered as often as something comes for it and left as often
-/// as something leaves it, so that the larger of the two counts: where they differ, the way is gone with an empty
-/// buffer ("the buffer is more likely empty", section V-F). Even shares make it formula (7), but for `(K - 1) / K` of
-/// the switches, as long as the run of a pair is far larger than the buffer.
+/// by `carries`, for each pair of groups. A group must be entered as often as bytes for it arrive and left as often as
+/// bytes leave it, so the larger number counts: where they differ, some switches happen with an empty buffer ("the
+/// buffer is more likely empty", section V-F). With equal shares it is formula (7), but for `(K - 1) / K` of the
+/// switches, as long as the run of a pair is far larger than the buffer.
 ///
 /// A full buffer takes a seek to read and one for each group to write; each piece that is offloaded takes one more to
-/// be read back and one to be removed, and each visit one to deliver something. Where there are many groups and
-/// little memory these are not few.
+/// be read back and one to be removed, and each visit one to deliver something. With many groups and little memory this
+/// is a considerable number.
 pub fn skewed_fillpack_s(question: &Question, skew: Skew<'_>) -> f64 {
     skew.assert_valid(question.groups);
     let output = question.output();
@@ -226,29 +227,29 @@ pub fn skewed_fillpack_s(question: &Question, skew: Skew<'_>) -> f64 {
         + question.seek_s() * seeks
 }
 
-/// The number of times that a run is carried which fills the buffer so many times.
+/// The number of times that a run is carried if it fills the buffer `fills` times.
 ///
-/// As often as the buffer is full of it, and once more for what is left over, x of a buffer, which travels with what is
-/// left over for others. Each stop adds one such rest to that of another group, and the most is delivered: what is
-/// buffered for the groups is x, 2 x, up to j x, which fill the buffer when `j^2 x / 2` is 1. A stop delivers half of
-/// the most on average, so that x of a buffer takes `2 / j`, the root of `2 x`, stops.
+/// It is carried once for each full buffer, and once more for the remainder, x of a buffer, which travels with the
+/// remainders for other groups. Each stop adds one remainder to those of another group, and the largest sum is
+/// delivered: the groups have x, 2 x, up to j x buffered, which fill the buffer when `j^2 x / 2` is 1. A stop delivers
+/// half of the largest on average, so x of a buffer takes `2 / j`, the root of `2 x`, stops.
 fn carries(fills: f64) -> f64 {
     const PARTS: f64 = 1e12;
     let whole = fills as u64 as f64;
     let rest = fills - whole;
     assert!((0.0..1.0).contains(&rest), "{rest} is what is left over");
-    // The root, in millionths: there is none of floats without a standard library.
+    // The root, in millionths: floats have no square root without the standard library.
     let stops = ((2.0 * rest * PARTS) as u64).isqrt() as f64 / 1e6;
     whole + stops.min(1.0)
 }
 
-/// Less than any strategy can take, in seconds, if output falls to all groups alike.
+/// A lower bound for every strategy, in seconds, if all groups get the same output.
 ///
-/// Only `S_M` bytes are carried over a switch. What was read during one visit and is for the group visited h switches
-/// later is carried over h of them, or written and read once more and carried over one at least; the groups visited
-/// next are all different, so that of the K - 1 parts of what was read one is carried over 1 switch at least, one over
-/// 2, and so on. Each part takes the cheaper way. Reading the input n times, and keeping another part of it each time,
-/// lets n parts be carried over one switch, n over two; the bound is the least over all n. Seeks are left out.
+/// Only `S_M` bytes are carried over a switch. Output that was read during one visit, for the group visited h switches
+/// later, is carried over h of them, or is written and read once more and carried over at least one. The groups visited
+/// next are all different: of the K - 1 parts of the output read in a visit, one is carried over at least 1 switch, one
+/// over 2, and so on. Each part takes the cheaper way. Reading the input n times, and keeping another part of it each
+/// time, lets n parts be carried over one switch, n over two; the bound is the least over all n. Seeks are left out.
 pub fn lower_bound_s(question: &Question) -> f64 {
     let bounds = (1..=question.groups).map(|passes| bound_for_passes(question, passes));
     let least = bounds.fold(f64::INFINITY, f64::min);

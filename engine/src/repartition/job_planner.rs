@@ -1,23 +1,23 @@
-//! Plans a job: a planner for each class its data lies in, and one memory between them.
+//! Plans a job: a planner for each class that stores its data, and one memory between them.
 //!
-//! Its caller asks for an [`Order`] for each class, has it done by ordinary operations of the background priority class
-//! (whose group the class scheduler wakes in its turn), and enters what came of it. A class has one order in hand at a
-//! time. An order may be done in part: the next one goes on from there.
+//! The caller asks for an [`Order`] for each class, has it done by ordinary operations of the background priority class
+//! (whose group the class scheduler wakes in its turn), and enters the result. A class has one order in hand at a time.
+//! An order may be done in part; the next order continues from there.
 //!
-//! Visits are not ordered: an operation wakes its group. Instead the planner learns which group is awake. When a
-//! client woke one where there is something to do, the order in hand should be withdrawn if its operations still wait:
-//! that switch is free.
+//! Visits are not ordered: an operation wakes its group, and the planner is notified of the group that is awake. When a
+//! client wakes a group that has work for the job, the order in hand should be withdrawn if its operations are still
+//! queued: that switch is free.
 //!
-//! Each class has a share of the memory, which holds the output for its own groups, wherever it was read. So a class
-//! whose share is full can always empty it without another's help. A piece is only read when every share has room for
-//! all that it may become (the chunk limit), those that are being read elsewhere included.
+//! Each class has a share of the memory, which holds the output for its own groups, from any class. So a class whose
+//! share is full can always empty it without another class. A piece is read only when every share has room for all that
+//! it may become (the chunk limit), in addition to the pieces that other classes are reading.
 //!
-//! Before a checkpoint the buffers are emptied ([`JobPlanner::empty_buffers`]): what is for the group that is awake is
-//! delivered and the rest offloaded to it, so that no group is woken for it. The baseline, which never offloads, goes
-//! on in one class until its buffer is empty by itself; in several, whose buffers would hardly ever be so at once, it
-//! delivers what there is in a round. Every strategy goes on from there.
+//! The buffers are emptied before a checkpoint ([`JobPlanner::empty_buffers`]): bytes for the awake group are delivered
+//! and the rest is offloaded to it, so no group is woken for it. The baseline never offloads. In one class it continues
+//! until its buffer is empty by itself; in several classes, whose buffers would hardly ever be empty at once, it
+//! delivers the buffered bytes in a round. Every strategy can continue from there.
 //!
-//! Invariants: no share ever holds more than it may; a class that waits, waits for an order that is in hand.
+//! Invariants: no share ever exceeds its limit; a class that waits, waits for an order that is in hand.
 
 use super::accounting::{Accounting, Run};
 use super::apportion::Expected;
@@ -36,50 +36,51 @@ use core::time::Duration;
 use model::{ClassId, GroupId};
 use serde::{Deserialize, Serialize};
 
-/// The next thing to do in a class.
+/// The next work in a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Read one piece of input on this group, or several if they become no more than [`JobPlanner::room_bytes`] in all.
+    /// Read one piece of input on this group, or several if their output is at most [`JobPlanner::room_bytes`] in all.
     Read {
-        /// Where the input lies.
+        /// The group that stores the input.
         group: GroupId,
-        /// The most input that is wanted; a piece that is larger is read all the same.
+        /// The most input to read; a piece that is larger is read anyway.
         bytes: u64,
     },
-    /// Write to this group what is buffered for it.
+    /// Write the bytes that are buffered for this group to it.
     Deliver {
         /// The destination group.
         group: GroupId,
-        /// The bytes that are buffered for it now.
+        /// The number of bytes buffered for it now.
         bytes: u64,
     },
-    /// Write what is buffered for one group to another, as a run of its own, in pieces of the chunk limit at most.
+    /// Write the bytes that are buffered for one group to another, as a separate run, in pieces of at most the chunk
+    /// limit.
     Offload {
         /// The group to write to.
         on: GroupId,
         /// The destination group.
         target: GroupId,
-        /// The bytes that are buffered for the target now.
+        /// The number of bytes buffered for the target now.
         bytes: u64,
     },
-    /// Read pieces of runs that lie offloaded back into the buffer, and remove them.
+    /// Read pieces of offloaded runs back into the buffer, and remove them.
     Refill {
-        /// The group they lie on.
+        /// The group that stores them.
         on: GroupId,
         /// The destination group.
         target: GroupId,
-        /// The most to read back; one piece at least fits.
+        /// The most bytes to read back; at least one piece fits.
         bytes: u64,
     },
-    /// Nothing can be done before an order of another class has ended.
+    /// Nothing can be done until an order of another class ends.
     Wait,
-    /// All output for this class is delivered, and no more comes.
+    /// All output for this class is delivered, and no more follows.
     Done,
 }
 
 impl Order {
-    /// The group it is done on, if it is something to do.
+    /// The group that the order is done on; none for [`Order::Wait`] and [`Order::Done`].
     pub fn group(self) -> Option<GroupId> {
         match self {
             Self::Read { group, .. } | Self::Deliver { group, .. } => Some(group),
@@ -88,12 +89,12 @@ impl Order {
         }
     }
 
-    /// Whether it is done by writing.
+    /// True if the order writes.
     pub fn writes(self) -> bool {
         matches!(self, Self::Deliver { .. } | Self::Offload { .. })
     }
 
-    /// The memory that it reserves in its own class.
+    /// The memory that the order reserves in its own class.
     fn reserved_bytes(self, chunk_bytes: u64) -> u64 {
         match self {
             Self::Read { .. } => chunk_bytes,
@@ -103,12 +104,12 @@ impl Order {
     }
 }
 
-/// See the head of this file.
+/// A planner of all classes of a job; see the head of this file.
 #[derive(Clone, Debug)]
 pub struct JobPlanner {
     classes: Vec<ClassPlanner>,
     chunk_bytes: u64,
-    /// Nothing is read, and what is buffered is written.
+    /// True while buffers are emptied: nothing is read, and the buffered bytes are written.
     emptying: bool,
     spec: Arc<JobSpec>,
     /// The processor's rates, as measured.
@@ -141,22 +142,23 @@ impl JobPlanner {
         Self { classes, chunk_bytes: spec.chunk_bytes, emptying: false, spec, meter }
     }
 
-    /// From now on the buffers are emptied, before a checkpoint, or they are no longer.
+    /// Starts to empty the buffers, for a checkpoint, or stops it.
     pub fn empty_buffers(&mut self, emptying: bool) {
         self.emptying = emptying;
     }
 
-    /// Whether the buffers are being emptied.
+    /// True while the buffers are being emptied.
     pub fn is_emptying(&self) -> bool {
         self.emptying
     }
 
-    /// Whether the buffer is empty now and then without anything being done for it: no other class fills it meanwhile.
+    /// True if the buffer is empty from time to time without a step for that purpose: no other class fills it
+    /// meanwhile.
     fn empties_by_itself(&self) -> bool {
         matches!(self.classes.as_slice(), [only] if only.planner.choice == Choice::Baseline)
     }
 
-    /// Whether nothing is buffered and no order in hand.
+    /// True if nothing is buffered and no order is in hand.
     pub fn is_empty(&self) -> bool {
         let empty = |class: &ClassPlanner| class.planner.accounting.buffered_in_all() == 0 && class.in_hand.is_none();
         self.classes.iter().all(empty)
@@ -167,7 +169,7 @@ impl JobPlanner {
         self.classes.iter().map(|class| class.class)
     }
 
-    /// The strategy that a class follows now.
+    /// The current strategy of a class.
     pub fn choice(&self, class: ClassId) -> Choice {
         self.of(class).planner.choice
     }
@@ -177,18 +179,18 @@ impl JobPlanner {
         self.classes.iter().map(|class| class.planner.changes).sum()
     }
 
-    /// The accounting of a class, whose groups are numbered as in its part of the job.
+    /// The accounting of a class; its groups are numbered as in its part of the job.
     pub fn accounting(&self, class: ClassId) -> &Accounting {
         &self.of(class).planner.accounting
     }
 
-    /// The terms, with the processor as it was measured.
+    /// The terms, with the measured rates of the processor.
     pub(super) fn terms(&self) -> Terms {
         Terms { processor: self.meter.rates(self.spec.terms.processor), ..self.spec.terms }
     }
 
-    /// Output over input, and the groups' shares of it, as far as they are known: as measured, once a hundredth of the
-    /// memory's worth was read.
+    /// Output over input, and the groups' shares of the output: as measured, once the job has read a hundredth of the
+    /// memory's worth of input; as expected until then.
     pub(super) fn measured(&self) -> Expected {
         let accountings = || self.classes.iter().map(|class| &class.planner.accounting);
         let output: u64 = accountings().flat_map(Accounting::produced).sum();
@@ -201,7 +203,7 @@ impl JobPlanner {
         Expected { alpha: Alpha { output, input }, shares }
     }
 
-    /// The processor was so long at a step's work.
+    /// Records the time that the processor took for a step's work.
     pub fn processed(&mut self, done: Processed, time: Duration) {
         self.meter.enter(done, time);
         let processor = self.terms().processor;
@@ -215,7 +217,7 @@ impl JobPlanner {
         &self.spec
     }
 
-    /// The classes, their groups, and the one of these that is awake.
+    /// The classes, the groups of each, and the group of each that is awake.
     pub(super) fn places(&self) -> impl Iterator<Item = (ClassId, &[GroupId], Option<GroupId>)> + '_ {
         self.classes.iter().map(|class| {
             let awake = class.planner.accounting.awake().map(|group| class.groups[group]);
@@ -223,7 +225,7 @@ impl JobPlanner {
         })
     }
 
-    /// From now on every class keeps to its strategy.
+    /// From now on every class keeps its strategy.
     pub(super) fn hold_choices(&mut self) {
         for class in &mut self.classes {
             class.planner.fixed = true;
@@ -236,19 +238,19 @@ impl JobPlanner {
         class.planner.accounting.input(class.number(group))
     }
 
-    /// The run that lies offloaded on one group of a class for another.
+    /// The run that is offloaded on one group of a class for another.
     pub(super) fn offloaded(&self, class: ClassId, on: GroupId, target: GroupId) -> Run {
         let class = self.of(class);
         class.planner.accounting.offloaded(class.number(on), class.number(target))
     }
 
-    /// Bytes that lie offloaded on a group of a class for others.
+    /// Bytes that are offloaded on a group of a class for others.
     pub(super) fn offloaded_on(&self, class: ClassId, group: GroupId) -> u64 {
         let class = self.of(class);
         class.planner.accounting.offloaded_on(class.number(group))
     }
 
-    /// Whether all output is delivered.
+    /// True if all output is delivered.
     pub fn done(&self) -> bool {
         self.classes.iter().all(|class| class.planner.accounting.done())
     }
@@ -258,8 +260,8 @@ impl JobPlanner {
         self.of(class).in_hand
     }
 
-    /// This group of the class is awake now, or none. True if the operations of the order in hand should be withdrawn
-    /// as long as they are queued, since there is something to do here. If they are, the order ends by
+    /// Records that this group of the class is awake, or none. True if the caller should withdraw the queued operations
+    /// of the order in hand, since there is work on this group. If it withdraws them, it ends the order with
     /// [`JobPlanner::withdrawn`].
     pub fn awake(&mut self, class: ClassId, group: Option<GroupId>) -> bool {
         let (chunk_bytes, emptying) = (self.chunk_bytes, self.emptying && !self.empties_by_itself());
@@ -281,7 +283,7 @@ impl JobPlanner {
         !matches!(step, Step::Visit { .. } | Step::Done)
     }
 
-    /// The order in hand came to nothing: it was withdrawn, because `awake` is awake, or something stood in its way.
+    /// Ends the order in hand without a result: it was withdrawn because the group `awake` is awake, or it was blocked.
     pub fn withdrawn(&mut self, class: ClassId, awake: Option<GroupId>) {
         self.end(class);
         let class = self.of_mut(class);
@@ -290,8 +292,8 @@ impl JobPlanner {
         }
     }
 
-    /// The next order of a class, which has none in hand. A class that has to wait is asked again whenever an order of
-    /// another class has ended.
+    /// The next order of a class that has none in hand. A class that has to wait is asked again whenever an order of
+    /// another class ends.
     pub fn next(&mut self, class: ClassId) -> Order {
         assert!(self.of(class).in_hand.is_none(), "one order in hand in a class");
         let order = match self.must_wait(class) {
@@ -311,7 +313,8 @@ impl JobPlanner {
         order
     }
 
-    /// Changes the reservation of an order: room for a piece in every class, or for a refill in its own.
+    /// Changes the reservation of an order: room for a piece in every class for a read, room in its own class for a
+    /// refill.
     fn change_reservation(&mut self, class: ClassId, order: Order, change: impl Fn(&mut Accounting, u64)) {
         for each in &mut self.classes {
             if each.class == class {
@@ -323,7 +326,7 @@ impl JobPlanner {
         self.assert_reserved();
     }
 
-    /// Memory is reserved for the orders in hand, and for nothing else.
+    /// Asserts that memory is reserved for the orders in hand, and for nothing else.
     fn assert_reserved(&self) {
         let reads = |class: &&ClassPlanner| matches!(class.in_hand, Some(Order::Read { .. }));
         let all_reads = self.classes.iter().filter(reads).count() as u64;
@@ -343,7 +346,7 @@ impl JobPlanner {
         order
     }
 
-    /// Whether the class is done, or has to wait before it can even plan.
+    /// [`Order::Done`] if the class is done, [`Order::Wait`] if it has to wait before it can plan.
     fn must_wait(&self, class: ClassId) -> Option<Order> {
         let others_read = self.classes.iter().any(|other| {
             other.class != class
@@ -353,22 +356,22 @@ impl JobPlanner {
         if accounting.done() {
             return Some(if others_read { Order::Wait } else { Order::Done });
         }
-        // More comes from others, and nothing is gained by writing little.
+        // More output arrives from other classes, and a small write gains nothing.
         let gathers = accounting.input_left() == 0 && others_read && !accounting.full();
-        // There would be room, if it were not reserved.
+        // There would be room without the reservations.
         let reserved_away = accounting.full() && accounting.free() + accounting.reserved() >= accounting.chunk_bytes();
         (gathers || reserved_away).then_some(Order::Wait)
     }
 
-    /// The most that what a class reads now may become: the chunk limit, since so much was reserved in every class; all
-    /// that is free, if there is no other class.
+    /// The largest output of the read that a class has in hand: the chunk limit, which is reserved in every class; with
+    /// a single class, all free memory and the reservation.
     pub fn room_bytes(&self, class: ClassId) -> u64 {
         let accounting = self.accounting(class);
         assert!(self.chunk_bytes <= accounting.memory_bytes(), "a chunk fits into each share");
         if self.classes.len() > 1 { self.chunk_bytes } else { accounting.free() + accounting.reserved() }
     }
 
-    /// Input was read on the order's group and became this output for these groups, of whatever class; no more than
+    /// Input was read on the order's group and became this output for these groups, of any class; at most
     /// [`JobPlanner::room_bytes`] in all. Ends the order.
     pub fn was_read(&mut self, class: ClassId, input_bytes: u64, output: &[(GroupId, u64)]) {
         let Order::Read { group, .. } = self.end(class) else { panic!("no read is in hand") };
@@ -385,8 +388,8 @@ impl JobPlanner {
         }
     }
 
-    /// The next order of a class, if the order in hand, a write, writes so many bytes and nothing comes between; only
-    /// if that is a write as well. It can be prepared meanwhile.
+    /// The next order of a class, if the order in hand is a write of this number of bytes and nothing happens before
+    /// its end; none unless the next order is a write as well. The caller can prepare it meanwhile.
     pub fn ahead(&self, class: ClassId, bytes: u64) -> Option<Order> {
         let order = self.in_hand(class).filter(|order| order.writes())?;
         let mut planner = self.clone();
@@ -397,7 +400,7 @@ impl JobPlanner {
         next.writes().then_some(next)
     }
 
-    /// Input on a group is gone before it was read. No read of it may be in hand.
+    /// Input on a group was lost before it was read. No read on this group may be in hand.
     pub fn was_lost(&mut self, class: ClassId, group: GroupId, bytes: u64) {
         let class = self.of_mut(class);
         assert!(!matches!(class.in_hand, Some(Order::Read { group: read, .. }) if read == group), "it is being read");
@@ -405,7 +408,7 @@ impl JobPlanner {
         class.planner.accounting.was_lost(index, bytes);
     }
 
-    /// So many of the bytes to deliver or to offload are written. Ends the order.
+    /// This number of the bytes to deliver or to offload is written. Ends the order.
     pub fn was_written(&mut self, class: ClassId, bytes: u64) {
         let order = self.end(class);
         let class = self.of_mut(class);
@@ -418,7 +421,7 @@ impl JobPlanner {
         }
     }
 
-    /// So many of the bytes to refill are buffered, and their pieces gone. Ends the order.
+    /// This number of the bytes to refill is buffered, and their pieces are removed. Ends the order.
     pub fn was_refilled(&mut self, class: ClassId, bytes: u64) {
         let Order::Refill { on, target, .. } = self.end(class) else { panic!("nothing is to be refilled") };
         let class = self.of_mut(class);
@@ -435,7 +438,7 @@ impl JobPlanner {
     }
 }
 
-/// Rounds over all groups that a strategy may plan before it does something: the baseline ends one and begins another.
+/// Rounds over all groups that a strategy may plan before it does something: the baseline ends one and starts another.
 const ROUNDS_MAX: usize = 4;
 
 impl ClassPlanner {
@@ -448,7 +451,7 @@ impl ClassPlanner {
         self.index(group).expect("a group of the job")
     }
 
-    /// The next order that leaves less in the buffer; to wait for others, if it is empty.
+    /// The next order that leaves less in the buffer; [`Order::Wait`] if it is empty.
     fn empty_buffer(&mut self) -> Order {
         let offloads = self.planner.choice != Choice::Baseline;
         let accounting = &mut self.planner.accounting;
@@ -468,7 +471,7 @@ impl ClassPlanner {
         Order::Deliver { group: self.groups[at], bytes: accounting.buffered(at) }
     }
 
-    /// The planner's next step, visits left out.
+    /// The planner's next step that is not a visit.
     fn plan(&mut self) -> Order {
         for _ in 0..=ROUNDS_MAX * self.groups.len() {
             let step = self.planner.next_step();

@@ -1,4 +1,4 @@
-//! Jobs in worlds that do orders in any order, by parts, while clients wake what they like.
+//! Jobs in worlds that do orders in any sequence and in parts, while clients wake any group.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 const CHUNK: u64 = 1_000;
 
-/// Of classes that have from one group to `most`, some of which have little input or none, and get no output.
+/// Parts of classes with one to `most` groups. Some groups have little or no input, or get no output.
 fn hostile_parts(classes: usize, most: u64, rng: &mut Rng) -> Vec<Part> {
     let mut groups_so_far = 0;
     let mut part = |class: usize| {
@@ -40,19 +40,19 @@ fn planner(
     spec.chosen(forced).map(|spec| JobPlanner::new(&spec))
 }
 
-/// A world that keeps no bytes, only how many there are.
+/// A world that stores no bytes, only their numbers.
 struct Bytes {
     job: JobPlanner,
     groups: Vec<GroupId>,
     class_of: BTreeMap<GroupId, ClassId>,
-    /// By the group they lie on.
+    /// By the group that stores the input.
     input: BTreeMap<GroupId, u64>,
     home: BTreeMap<GroupId, u64>,
-    /// By where they lie and whom they are for: the pieces.
+    /// The pieces, by the group that stores them and their destination group.
     runs: BTreeMap<(GroupId, GroupId), Vec<u64>>,
     produced: BTreeMap<GroupId, u64>,
     orders: u64,
-    /// Whether pieces become anything that fits, input is lost, and orders are withdrawn for no reason.
+    /// True if pieces become any output that fits, input is lost, and orders are withdrawn for no reason.
     hostile: bool,
     rng: Rng,
 }
@@ -88,7 +88,7 @@ impl Bytes {
         }
     }
 
-    /// Runs to the end. Every class that may go on is asked; then one order ends, whichever.
+    /// Runs to the end. Every class that can continue is asked; then one order ends, chosen at random.
     ///
     /// `look` sees the job before every step.
     fn run(&mut self, mut look: impl FnMut(&JobPlanner)) {
@@ -96,7 +96,7 @@ impl Bytes {
         let mut done = BTreeSet::new();
         loop {
             for class in &classes {
-                // Who is done is not asked again.
+                // A class that is done is not asked again.
                 if self.job.in_hand(*class).is_none() && !done.contains(class) {
                     done.extend((self.job.next(*class) == Order::Done).then_some(*class));
                 }
@@ -120,7 +120,7 @@ impl Bytes {
         assert!(self.job.done());
     }
 
-    /// Buffers are emptied for a checkpoint now and then; whether one was taken, since they are.
+    /// Empties the buffers for a checkpoint from time to time; true if one was taken because they are empty.
     fn checkpoints(&mut self, at_rest: bool) -> bool {
         if !self.job.is_emptying() {
             let begins = self.hostile && self.rng.below(40) == 0;
@@ -134,7 +134,7 @@ impl Bytes {
         at_rest
     }
 
-    /// A client may wake a group, and the job may ask for its operation back.
+    /// A client may wake a group, and the job may ask for its operation to be withdrawn.
     fn somebody_wakes_another(&mut self, class: ClassId) -> bool {
         if self.rng.below(4) > 0 {
             return false;
@@ -150,7 +150,7 @@ impl Bytes {
         false
     }
 
-    /// Something happens that nobody asked for, and the order in hand may be over with nothing done.
+    /// An unexpected event happens, and may end the order in hand without a result.
     fn disturbs(&mut self, class: ClassId) -> bool {
         let group = self.groups[self.rng.below(self.groups.len() as u64) as usize];
         match self.rng.below(12) {
@@ -204,13 +204,13 @@ impl Bytes {
         }
     }
 
-    /// All of it, or a part.
+    /// All of the bytes, or a part.
     fn some_of(&mut self, bytes: u64) -> u64 {
         if self.rng.below(3) == 0 { 1 + self.rng.below(bytes) } else { bytes }
     }
 
-    /// A piece, which becomes anything up to the chunk limit; in a hostile world several, and however little they are,
-    /// they become anything up to the room that there is.
+    /// A piece, with any output up to the chunk limit. In a hostile world several pieces, with any output up to the
+    /// available room, even if the pieces are small.
     fn read(&mut self, class: ClassId, group: GroupId, bytes: u64) {
         let left = self.input.get_mut(&group).unwrap();
         let most = if self.hostile { bytes } else { CHUNK };
@@ -292,7 +292,7 @@ proptest! {
 
 #[test]
 fn a_forecast_is_given_whatever_is_in_hand() {
-    // All of a class's memory is reserved to a refill while another class asks what is left.
+    // All of a class's memory is reserved for a refill while the forecast plans the rest of another class.
     let mut rng = Rng::new(7);
     let parts = parts(2, 3, &mut rng);
     let memory = JobSpec::least_memory_bytes(2, CHUNK) + 8_000;

@@ -1,4 +1,4 @@
-//! The description of a job: where its input lies, where its output is expected, and the resources it is given.
+//! The description of a job: the places of its input, the expected places of its output, and its resources.
 
 use super::accounting::{Accounting, Run};
 use super::apportion::Expected;
@@ -16,17 +16,17 @@ use serde::{Deserialize, Serialize};
 pub struct Part {
     /// The class.
     pub class: ClassId,
-    /// Its groups that have input or get output, each once.
+    /// The groups of the class that have input or get output, each once.
     pub groups: Vec<GroupId>,
-    /// The input on each of them.
+    /// The input on each of the groups.
     pub input_bytes: Vec<u64>,
-    /// The expected output of each of them, as weights; not all 0 over all parts.
+    /// The expected output of each of the groups, as weights; not all 0 over all parts.
     pub shares: Vec<u64>,
 }
 
 impl Part {
-    /// The output expected of the class, as it is buffered. Where none is expected at all, what comes nevertheless
-    /// falls to all alike.
+    /// The output expected of the class, as it is buffered. If none is expected, the shares of all groups are equal, in
+    /// case there is output anyway.
     pub fn expected(&self, alpha: Alpha) -> Expected {
         let none = self.shares.iter().all(|share| *share == 0);
         let shares = if none { vec![1; self.groups.len()] } else { self.shares.clone() };
@@ -34,59 +34,59 @@ impl Part {
     }
 }
 
-/// Bytes that lie offloaded when a job begins: it goes on from a checkpoint.
+/// Bytes that are already offloaded when a job starts from a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Offloaded {
-    /// The group they lie on.
+    /// The group that stores them.
     pub on: GroupId,
     /// Their destination group, of the same class.
     pub target: GroupId,
     /// Their number.
     pub bytes: u64,
-    /// The pieces they lie in, none larger than the chunk limit.
+    /// The number of pieces that hold them, none larger than the chunk limit.
     pub pieces: u64,
 }
 
 /// The sizes in which a world moves the bytes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Sizes {
-    /// The most that is delivered by one write, as it is buffered; above 0.
+    /// The largest number of bytes that one write delivers, as they are buffered; above 0.
     pub object_bytes: u64,
-    /// The output that comes of input at once, as it is buffered: of a chunk as many of these are read as fit; above 0.
+    /// The output of a batch of input, as it is buffered; one read of a chunk takes as many batches as fit; above 0.
     pub batch_bytes: u64,
-    /// The input that lies together; above 0.
+    /// The amount of input that is stored contiguously; above 0.
     pub together_bytes: u64,
 }
 
 impl Sizes {
-    /// No bounds: each order moves all there is to move.
+    /// No bounds: each order moves all of its bytes.
     pub const UNBOUNDED: Self = Self { object_bytes: u64::MAX, batch_bytes: 1, together_bytes: u64::MAX };
 }
 
-/// A job, as the engine is given it.
+/// A job, as the engine receives it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobSpec {
     /// The classes' parts; at least one.
     pub parts: Vec<Part>,
     /// The memory of all classes together, for buffered output.
     pub memory_bytes: u64,
-    /// The chunk limit: the most that a piece of input may become, and the largest piece of a run.
+    /// The chunk limit: the largest output of a piece of input, and the largest piece of a run.
     pub chunk_bytes: u64,
     /// The sizes in which its world moves bytes.
     pub sizes: Sizes,
     /// The costs of the hardware.
     pub terms: Terms,
-    /// The output to expect over input, both as they are stored; what it takes in memory is in [`Terms::expansion`].
+    /// The expected ratio of output to input, both as they are stored; [`Terms::expansion`] converts it to memory.
     pub alpha: Alpha,
-    /// The strategy that each part begins with.
+    /// The strategy with which each part starts.
     pub choices: Vec<Choice>,
-    /// The choices stay, whatever is measured.
+    /// True if the choices stay, regardless of measurements.
     pub fixed: bool,
-    /// Modelled seconds per second of the host, by which limits on waiting for people and hosts are multiplied.
+    /// Modelled seconds per second of the host: the factor for limits on waiting for people and hosts.
     pub host_scale: u32,
-    /// Runs that lie offloaded already.
+    /// Runs that are already offloaded.
     pub offloaded: Vec<Offloaded>,
-    /// The time between two checkpoints, at least; `Duration::MAX` is without any.
+    /// The minimum time between two checkpoints; `Duration::MAX` turns checkpoints off.
     pub checkpoint_interval: Duration,
 }
 
@@ -109,15 +109,15 @@ impl JobSpec {
         }
     }
 
-    /// The least memory for a job in so many classes: each needs room for what every class may be reading at once, and
-    /// as much again, so that there is something to write.
+    /// The least memory for a job in this number of classes. Each class needs room for the chunks that all classes may
+    /// be reading at once, and the same again, so that there is something to write.
     pub fn least_memory_bytes(classes: usize, chunk_bytes: u64) -> u64 {
         let classes = classes as u64;
         2 * classes * classes * chunk_bytes
     }
 
-    /// The same with its strategies: `forced` in every class, to the end; or in each class the one that costs least, if
-    /// output falls as expected. `None` if the memory is too small: see [`JobSpec::least_memory_bytes`].
+    /// The same job with its strategies: `forced` in every class, to the end; otherwise in each class the one that
+    /// costs least if output falls as expected. `None` if the memory is too small: see [`JobSpec::least_memory_bytes`].
     ///
     /// Simulates every candidate.
     pub fn chosen(mut self, forced: Option<Choice>) -> Option<Self> {
@@ -141,13 +141,13 @@ impl JobSpec {
         self.alpha.in_memory(self.terms.expansion)
     }
 
-    /// When checkpoints are due, if the job begins now.
+    /// The schedule of checkpoints, if the job starts now.
     pub(crate) fn checkpoints(&self) -> Checkpoints {
         Checkpoints::new(self.checkpoint_interval, self.checkpoint_cost())
     }
 
-    /// The time that a checkpoint takes at most: all of the buffer has to be written for it, and read back later; for
-    /// the baseline in several classes, a round over the groups of each.
+    /// The longest time that a checkpoint takes: it writes all of the buffer, and reads it back later. The baseline in
+    /// several classes also takes a round over the groups of each.
     fn checkpoint_cost(&self) -> Duration {
         let Terms { read_bytes_per_s, write_bytes_per_s, switch, .. } = self.terms;
         let several = self.parts.len() > 1;
@@ -158,12 +158,12 @@ impl JobSpec {
         bytes + switch.saturating_mul(u32::try_from(switches).unwrap_or(u32::MAX))
     }
 
-    /// Whether there is enough memory for its classes.
+    /// True if the memory is enough for the job's classes.
     pub fn has_memory(&self) -> bool {
         self.memory_bytes >= Self::least_memory_bytes(self.parts.len(), self.chunk_bytes)
     }
 
-    /// The accounting of a part before the job begins.
+    /// The accounting of a part before the job starts.
     pub(super) fn accounting(&self, index: usize) -> Accounting {
         let part = &self.parts[index];
         assert!(part.groups.len() == part.input_bytes.len() && part.groups.len() == part.shares.len());
@@ -178,8 +178,8 @@ impl JobSpec {
         accounting
     }
 
-    /// A part's share of the memory: in proportion to the output expected of it, and two chunks for each class at
-    /// least.
+    /// A part's share of the memory: the least for each class, and the rest in proportion to the output expected of the
+    /// part.
     fn memory_of(&self, index: usize) -> u64 {
         let classes = self.parts.len() as u64;
         let least = Self::least_memory_bytes(self.parts.len(), self.chunk_bytes) / classes;

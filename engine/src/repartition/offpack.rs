@@ -1,20 +1,20 @@
-//! OffPack: write a full buffer to the group that is awake, wherever it belongs, and deliver it when all input is read
+//! OffPack: write a full buffer to the awake group, for any destination, and deliver it when all input is read
 //! (section IV-B).
 //!
-//! In the transfer phase what was offloaded is delivered: on the group that is awake, what is buffered for it is
-//! written, then the buffer is filled from the runs that lie there. As the paper has it, "the target disk group with
-//! the most offloaded data" comes first: the one on which most is left for others, so that the groups finish together,
-//! and none is left early with nothing to carry back. The next group is the one for which most is buffered; the paper
-//! says only that this choice is not crucial.
+//! The transfer phase delivers the offloaded bytes: the bytes buffered for the awake group are written to it, then the
+//! buffer is filled from the runs that are stored there. As in the paper, "the target disk group with the most
+//! offloaded data" comes first. That is the group that stores most bytes for others, so the groups finish together, and
+//! no group becomes empty early and then has nothing to carry back. The next group is the one for which most is
+//! buffered; the paper states only that this choice is not crucial.
 //!
-//! [`FillPack`](super::FillPack) is the same but for the target that comes first.
+//! [`FillPack`](super::FillPack) differs only in the target that comes first.
 
 use super::accounting::Accounting;
 use super::strategy::{Step, Strategy};
 use super::terms::Terms;
 use core::cmp::Reverse;
 
-/// Offloads first, delivers afterwards, reading back first what is for the group with most offloaded data.
+/// Offloads first and delivers afterwards; reads the bytes for the group with most offloaded data back first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OffPack {
     phase: OffloadPhase,
@@ -33,7 +33,7 @@ fn most_offloaded(accounting: &Accounting, target: usize) -> [u64; 2] {
 /// The first phase: input is read, and a full buffer is written to the group that is awake.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OffloadPhase {
-    /// Whether the buffer was full and is being written out.
+    /// True from when the buffer is full until it is written out.
     emptying: bool,
 }
 
@@ -63,18 +63,18 @@ fn empty(accounting: &Accounting, awake: usize) -> Step {
     Step::Offload { target: target.expect("the buffer is not empty") }
 }
 
-/// The next group with input behind `start`, counted around. There must be one.
+/// The first group with input at or after `start`, counted around. There must be one.
 pub(super) fn visit_input(accounting: &Accounting, start: usize) -> Step {
     assert!(accounting.input_left() > 0, "there is input left");
     Step::Visit { group: accounting.next_input(start).expect("there is input left") }
 }
 
-/// Ranks a target whose run on the group that is awake may be read back next: the highest is, and of equals the one
-/// with the lowest number.
+/// Ranks the targets whose run on the awake group may be read back next: the highest rank comes first, and of equal
+/// ranks the one with the lowest number.
 pub(super) type TargetRank = fn(&Accounting, target: usize) -> [u64; 2];
 
-/// The next step of the transfer phase, once all input is read; or of a strategy that has offloaded nothing and cannot
-/// read on, since its buffer is full of what came from elsewhere.
+/// The next step of the transfer phase, once all input is read. Also the next step of a strategy that has offloaded
+/// nothing and cannot read more, since its buffer is full of output read elsewhere.
 pub(super) fn transfer(accounting: &Accounting, rank: TargetRank) -> Step {
     let may_deliver = accounting.input_left() == 0 || accounting.offloaded_in_all() == 0;
     assert!(may_deliver, "offloaded runs are delivered once all input is read");

@@ -1,9 +1,9 @@
-//! Follows the cheapest strategy in one class, and changes it when what was measured makes another one cheaper.
+//! Follows the cheapest strategy in one class, and changes it when the measurements make another one cheaper.
 //!
-//! The cost of every candidate is simulated from where the job stands, with what was measured so far: the choice knows
-//! the skew of input and output, what is buffered and what lies offloaded. A change costs only the simulation, since
-//! every strategy can go on from any accounting; it must promise at least a fiftieth of what is left, so that noise
-//! does not make the job waver.
+//! The cost of every candidate is simulated from the job's current progress, with the measurements so far: the choice
+//! includes the skew of input and output, and the buffered and offloaded bytes. A change costs only the simulation,
+//! since every strategy can continue from any accounting. It must save at least a fiftieth of the remaining cost, so
+//! that noise does not make the job waver.
 
 use super::accounting::Accounting;
 use super::apportion::Expected;
@@ -13,30 +13,30 @@ use super::simulation::{Cost, Day};
 use super::strategy::{Step, Strategy};
 use super::terms::{Alpha, Terms};
 
-/// The reviews of the choice in a job.
+/// The number of reviews of the choice in a job.
 const REVIEWS: u64 = 20;
 
 /// Plans a job in one class.
 #[derive(Clone, Debug)]
 pub struct Planner {
-    /// The bytes moved so far, and where they lie.
+    /// The bytes moved so far, and their places.
     pub(super) accounting: Accounting,
     terms: Terms,
-    /// The choice stays, whatever is measured.
+    /// True if the choice stays, regardless of measurements.
     pub(super) fixed: bool,
-    /// The strategy it follows now.
+    /// The current strategy.
     pub(super) choice: Choice,
     chosen: Chosen,
-    /// The input that was left at the last review.
+    /// The input that was unread at the last review.
     reviewed_at: u64,
-    /// The input between two reviews.
+    /// The input to read between two reviews.
     review_every: u64,
-    /// How often it changed the strategy.
+    /// The number of changes of the strategy.
     pub(super) changes: u32,
 }
 
 impl Planner {
-    /// Begins with `choice`, and keeps to it if it is `fixed`.
+    /// Starts with `choice`, and keeps it if it is `fixed`.
     pub fn new(accounting: Accounting, terms: Terms, choice: Choice, fixed: bool) -> Self {
         assert!(terms.read_bytes_per_s > 0 && terms.write_bytes_per_s > 0, "a group moves bytes");
         let reviewed_at = accounting.input_left();
@@ -45,7 +45,7 @@ impl Planner {
         Self { accounting, terms, fixed, choice, chosen, reviewed_at, review_every, changes: 0 }
     }
 
-    /// The next step. Twenty times in a job, and only when a group would be left, the choice is reviewed.
+    /// The next step. The choice is reviewed up to twenty times in a job, and only when a group would be left.
     pub fn next_step(&mut self) -> Step {
         let step = self.chosen.next(&self.accounting, &self.terms);
         assert!(self.accounting.input_left() <= self.reviewed_at, "input does not grow");
@@ -60,8 +60,8 @@ impl Planner {
         self.chosen.next(&self.accounting, &self.terms)
     }
 
-    /// The step that the current choice would take on this group if it were awake and so much less were reserved.
-    /// Nothing is reviewed for it.
+    /// The step that the current choice would take if this group were awake and `reserved` bytes fewer were reserved.
+    /// The choice is not reviewed for it.
     pub(super) fn step_on(&mut self, group: usize, reserved: u64) -> Step {
         let awake = self.accounting.awake();
         self.accounting.release(reserved);
@@ -74,12 +74,13 @@ impl Planner {
         step
     }
 
-    /// The processor's rates were measured.
+    /// Replaces the processor's rates by measured ones.
     pub(super) fn set_processor(&mut self, processor: Processor) {
         self.terms.processor = processor;
     }
 
-    /// The cost of the rest by the current choice, if things go on as measured and a day has just begun.
+    /// The cost of the rest of the job with the current choice, if input and output continue as measured and a day has
+    /// just begun.
     pub fn forecast(&self) -> Cost {
         self.chosen.simulate_cost(&Day::default(), &self.accounting, &self.terms, &self.measured())
     }
@@ -93,7 +94,7 @@ impl Planner {
         Expected { alpha: Alpha { input: alpha.input.max(1), ..alpha }, shares: produced.to_vec() }
     }
 
-    /// Changes the strategy if another one is cheaper by a fiftieth at least.
+    /// Changes the strategy if another one is cheaper by at least a fiftieth.
     fn review(&mut self) -> bool {
         assert!(!self.fixed, "a fixed choice is not reviewed");
         let (memory_bytes, groups) = (self.accounting.memory_bytes(), self.accounting.groups());

@@ -1,46 +1,47 @@
-//! The processor's part of a job: how fast records are decoded and split, encoded, and written and read as runs.
+//! The processor's part of a job: the rates at which records are decoded and split, encoded, written as runs and read
+//! from runs.
 //!
-//! A step that reads goes on with the drives while records are split; a batch is encoded while the one before it is
-//! written. What was refilled is decoded when it has come. So a job takes the longer of the two for what it reads and
-//! writes, and both for what it refills. Rates are those of one class, as long as its steps took: beside what others
-//! did with the same processor.
+//! Records are split while the drives read; a batch is encoded while the batch before it is written. A refilled run is
+//! decoded after it is read. So a job takes the longer of drive time and processor time for its reads and writes, and
+//! the sum of both for its refills. The rates are those of one class, measured by the duration of its steps, which
+//! includes the effect of other work on the same processor.
 //!
-//! Rates are a sample's at first; what the steps take corrects them.
+//! The initial rates are those of a sample; the measured duration of steps corrects them.
 
 use core::time::Duration;
 use model::transfer_time;
 use serde::{Deserialize, Serialize};
 
-/// A measurement of so much work counts as much as all before it, of the same kind.
+/// Processing time whose measurement weighs as much as all earlier measurements of the same kind.
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// The rates of a class's processor, in bytes for each second of modelled time; above 0.
+/// The rates of a class's processor, in bytes per second of modelled time; above 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Processor {
-    /// Input, as it is stored, that is decoded, filtered and split.
+    /// Rate for decoding, filtering and splitting input, in bytes as it is stored.
     pub split_bytes_per_s: u64,
-    /// Buffered output that is encoded.
+    /// Rate for encoding buffered output.
     pub encode_bytes_per_s: u64,
-    /// Buffered output that is made a run, or taken out of one.
+    /// Rate for turning buffered output into a run, or a run into buffered output.
     pub run_bytes_per_s: u64,
 }
 
 impl Processor {
-    /// One that takes no time.
+    /// A processor that takes no time.
     pub const UNBOUNDED: Self =
         Self { split_bytes_per_s: u64::MAX, encode_bytes_per_s: u64::MAX, run_bytes_per_s: u64::MAX };
 
-    /// The time to decode and split so much input.
+    /// The time to decode and split this amount of input.
     pub fn split(&self, bytes: u64) -> Duration {
         time(bytes, self.split_bytes_per_s)
     }
 
-    /// The time to encode so much of what is buffered.
+    /// The time to encode this number of buffered bytes.
     pub fn encode(&self, bytes: u64) -> Duration {
         time(bytes, self.encode_bytes_per_s)
     }
 
-    /// The time to make a run of so much of what is buffered, or to take it out of one.
+    /// The time to turn this number of buffered bytes into a run, or a run into buffered bytes.
     pub fn run(&self, bytes: u64) -> Duration {
         time(bytes, self.run_bytes_per_s)
     }
@@ -54,15 +55,15 @@ fn time(bytes: u64, bytes_per_s: u64) -> Duration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Processed {
-    /// So much input, as it is stored, was decoded and split.
+    /// Bytes of input, as it is stored, that were decoded and split.
     Split(u64),
-    /// So much of the buffer was encoded as output.
+    /// Bytes of the buffer that were encoded as output.
     Encoded(u64),
-    /// So much of the buffer became a run, or was taken out of one.
+    /// Bytes of the buffer that became a run, or came from one.
     Run(u64),
 }
 
-/// The rates that were measured.
+/// The measured rates.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProcessorMeter {
     split: WorkMeasured,
@@ -78,7 +79,7 @@ struct WorkMeasured {
 }
 
 impl ProcessorMeter {
-    /// So much was done in so much modelled time.
+    /// Records work and the modelled time that it took.
     pub fn enter(&mut self, done: Processed, time: Duration) {
         match done {
             Processed::Split(bytes) => self.split.enter(bytes, time),
@@ -87,7 +88,7 @@ impl ProcessorMeter {
         }
     }
 
-    /// The rates to expect, where so many were expected before anything was measured.
+    /// The rates to expect; `prior` has those for the kinds of work that were not measured yet.
     pub fn rates(&self, prior: Processor) -> Processor {
         Processor {
             split_bytes_per_s: self.split.rate(prior.split_bytes_per_s),
@@ -98,7 +99,7 @@ impl ProcessorMeter {
 }
 
 impl WorkMeasured {
-    /// Earlier measurements count half as soon as they cover more than a window.
+    /// Adds a measurement. Earlier ones are halved as soon as they cover more than a window.
     fn enter(&mut self, bytes: u64, time: Duration) {
         if self.time > WINDOW {
             (self.bytes, self.time) = (self.bytes / 2, self.time / 2);

@@ -1,11 +1,11 @@
-//! Cost simulation: a strategy is run against what is expected, as a fluid, to find what it would cost.
+//! Cost simulation: runs a strategy against the expected input and output, as a fluid, to find its cost.
 //!
-//! Input turns into buffered output by alpha and expansion, and output falls to the groups by fixed shares, to the
-//! byte: the paper's simulation (section V), in steps of a buffer rather than of a record. Heads move as often as the
-//! terms say for whatever is read or written in one piece, and once to remove a piece that was offloaded, as in the
-//! rack. The processor works while drives read and write, and after they have read a run. Unlike the paper, the
-//! simulation counts drive starts: a visit starts all drives of its group, and once their starts of the day
-//! are used up ([`Terms::starts_per_day`]), everything waits for the next day, as `crate::budget` has it.
+//! Alpha and expansion turn input into buffered output, which fixed shares distribute over the groups, to the byte: the
+//! paper's simulation (section V), in steps of a buffer rather than of a record. Each piece that is read or written
+//! takes the seeks that the terms state, and the removal of an offloaded piece takes one more, as in the rack. The
+//! processor works while drives read and write, and after they have read a run. Unlike the paper, the simulation counts
+//! drive starts: a visit starts all drives of its group. When their starts of the day are used up
+//! ([`Terms::starts_per_day`]), everything waits for the next day, as in `crate::budget`.
 
 use super::accounting::Accounting;
 use super::apportion::{Apportion, Expected};
@@ -17,42 +17,42 @@ use core::time::Duration;
 use model::transfer_time;
 use serde::{Deserialize, Serialize};
 
-/// The day on which a job begins.
+/// The day on which a job starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Day {
-    /// The part of it that has passed; less than a day.
+    /// The elapsed part of the day; less than a day.
     pub gone: Duration,
-    /// Starts of each group's drives on it so far; none for groups beyond its end.
+    /// Starts of each group's drives so far on this day; 0 for groups that have no entry.
     pub starts: Vec<u32>,
 }
 
 /// The cost of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
-    /// From the first step to the last, without [`Cost::waiting`].
+    /// Time from the first step to the last, without [`Cost::waiting`].
     pub time: Duration,
-    /// The part of it in which groups were woken.
+    /// The part of it spent on waking groups.
     pub switching: Duration,
-    /// The part of it in which heads were moved.
+    /// The part of it spent on seeks.
     pub seeking: Duration,
-    /// Wakes of another group; the first one counts.
+    /// Wakes of another group, the first one included.
     pub switches: u64,
-    /// Bytes read: input, and runs read back.
+    /// Bytes read: input, and offloaded runs.
     pub bytes_read: u64,
-    /// Bytes written: delivered, as they are stored, and offloaded.
+    /// Bytes written: output as it is stored, and offloaded runs.
     pub bytes_written: u64,
-    /// Those of them that were offloaded.
+    /// The offloaded part of the bytes written.
     pub bytes_offloaded: u64,
-    /// The most that lay offloaded on any one group.
+    /// The largest number of bytes offloaded on one group at a time.
     pub peak_offloaded_bytes: u64,
-    /// Starts of the drives whose group is woken most often.
+    /// Drive starts in the group that is woken most often.
     pub starts: u64,
-    /// The time spent waiting for the next day, because the starts of one were used up.
+    /// Time spent waiting for the next day, because the starts of the day were used up.
     pub waiting: Duration,
 }
 
 impl Cost {
-    /// From the first step to the last, waiting included.
+    /// Time from the first step to the last, waiting included.
     pub fn total(&self) -> Duration {
         self.time + self.waiting
     }
@@ -60,24 +60,24 @@ impl Cost {
 
 pub(super) const DAY: Duration = Duration::from_hours(24);
 
-/// A run: the accounting as it stands, and the cost so far.
+/// A run: the current accounting, and the cost so far.
 pub(super) struct Simulation<'a> {
     accounting: Accounting,
     terms: &'a Terms,
     apportion: Apportion,
     cost: Cost,
-    /// The part of the first day that had passed.
+    /// The elapsed part of the first day.
     gone: Duration,
-    /// The day it is now; 0 is the one on which the run begins.
+    /// The current day; the run starts on day 0.
     today: u64,
-    /// Starts of each group's drives since it began.
+    /// Starts of each group's drives since the run started.
     starts: Vec<u64>,
-    /// Those of today.
+    /// Starts of each group's drives today.
     starts_today: Vec<u32>,
 }
 
 impl<'a> Simulation<'a> {
-    /// A run that is about to begin. A byte of input becomes no more than fits into the memory, whatever is expected.
+    /// A run before its first step. The output of one byte of input is limited to the memory, however much is expected.
     pub fn new(accounting: Accounting, terms: &'a Terms, expected: &Expected, day: &Day) -> Self {
         let groups = accounting.groups();
         assert_eq!(expected.shares.len(), groups, "a share for every group");
@@ -90,7 +90,7 @@ impl<'a> Simulation<'a> {
         Self { accounting, terms, apportion, cost, gone: day.gone, today: 0, starts, starts_today }
     }
 
-    /// Takes steps of `next` until it says that it is done.
+    /// Takes steps of `next` until it returns [`Step::Done`].
     pub fn run(&mut self, mut next: impl FnMut(&mut Accounting) -> Step) -> Cost {
         loop {
             match next(&mut self.accounting) {
@@ -105,7 +105,7 @@ impl<'a> Simulation<'a> {
         self.cost
     }
 
-    /// The accounting as it stands.
+    /// The current accounting.
     #[cfg(test)]
     pub fn accounting(&self) -> &Accounting {
         &self.accounting
@@ -149,8 +149,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Starts the drives of a group, tomorrow if they have had their starts of today. Where there are none at all, one
-    /// a day is counted: what never ends has no length.
+    /// Starts the drives of a group; on the next day if their starts of today are used up. A limit of 0 starts a day
+    /// counts as 1: a job that never ends has no cost.
     fn start(&mut self, group: usize) {
         let cost = &self.cost;
         let gone = self.gone + cost.time + cost.switching + cost.seeking + cost.waiting;
@@ -174,7 +174,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Reads until as much is read as was asked, or the buffer is full.
+    /// Reads until the requested bytes are read, the group's input ends or the buffer is full.
     fn read(&mut self, group: usize, bytes: u64) {
         let fits = self.apportion.input_for(self.accounting.free());
         let bytes = bytes.min(self.accounting.input(group)).min(fits);
@@ -186,7 +186,7 @@ impl<'a> Simulation<'a> {
         self.cost.bytes_read += bytes;
     }
 
-    /// Writes bytes that the processor was at for so long.
+    /// Writes bytes that take the processor this time.
     fn write(&mut self, bytes: u64, processing: Duration) {
         assert!(bytes > 0, "a strategy writes something");
         self.cost.seeking += self.terms.seek * self.terms.write_seeks;

@@ -1,4 +1,4 @@
-//! A strategy decides the visits of a job in one class: from the accounting it derives the next step.
+//! A strategy decides the visits of a job in one class: it derives the next step from the accounting.
 
 use super::accounting::Accounting;
 use super::terms::Terms;
@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 /// The next step of a strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
-    /// Wake this group; a switch, unless somebody else has done it already.
+    /// Wake this group; a switch, unless another operation has already woken it.
     Visit {
         /// The group.
         group: usize,
     },
-    /// Read input on the group that is awake and buffer its output, until so many bytes are read, the group has no
-    /// more, or the buffer is full.
+    /// Read input on the awake group and buffer its output, until this number of bytes is read, the group's input ends
+    /// or the buffer is full.
     Read {
         /// The most input to read.
         bytes: u64,
     },
-    /// Write what is buffered for the group that is awake: it has reached its destination then.
+    /// Write the bytes that are buffered for the awake group, which is their destination.
     Deliver,
-    /// Write what is buffered for another group to the one that is awake, as a run of its own.
+    /// Write the bytes that are buffered for another group to the awake one, as a separate run.
     Offload {
-        /// The group it is for.
+        /// The destination group of the bytes.
         target: usize,
     },
-    /// Read runs that lie offloaded on the group that is awake back into the buffer.
+    /// Read runs that are offloaded on the awake group back into the buffer.
     Refill {
-        /// The group they are for.
+        /// The destination group of the runs.
         target: usize,
-        /// The most to read back.
+        /// The most bytes to read back.
         bytes: u64,
     },
     /// All output is delivered.
@@ -38,6 +38,6 @@ pub enum Step {
 
 /// Decides the visits of a job in one class.
 pub trait Strategy {
-    /// The next step. It is asked again once the step was done and entered into the accounting.
+    /// The next step. The caller asks again once the step is done and entered into the accounting.
     fn next(&mut self, accounting: &Accounting, terms: &Terms) -> Step;
 }

@@ -1,9 +1,9 @@
-//! The numbers that strategies and formulas are given: hardware times, output over input, and what a format takes in
-//! memory.
+//! The numbers that strategies and formulas work with: hardware times, output over input, and the memory that a format
+//! takes.
 //!
-//! Alpha and expansion are two numbers. Alpha says what is written: bytes of output over bytes of input, both as they
-//! are stored. Expansion says what the buffer holds of it: decoded bytes over stored ones. Their product fills the
-//! buffer, and so rules the switches.
+//! Alpha and expansion are two numbers. Alpha determines the bytes written: bytes of output over bytes of input, both
+//! as they are stored. Expansion determines the bytes buffered: decoded bytes over stored ones. Their product fills the
+//! buffer, and so determines the number of switches.
 
 use super::processor::Processor;
 use core::time::Duration;
@@ -14,23 +14,23 @@ use serde::{Deserialize, Serialize};
 /// The costs of a class's hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Terms {
-    /// T_sw: from one group to another, ready to read.
+    /// T_sw: time to switch from one group to another, which is then ready to read.
     pub switch: Duration,
-    /// T_sk: before each run of bytes that lies together.
+    /// T_sk: seek time, spent before each contiguous run of bytes.
     pub seek: Duration,
-    /// The seeks that reading takes for each run of bytes that lies together.
+    /// Seeks for reading a contiguous run of bytes.
     pub read_seeks: u32,
-    /// The seeks that writing one takes, its reading back included.
+    /// Seeks for writing a contiguous run of bytes and reading it back.
     pub write_seeks: u32,
-    /// The rate at which a group is read, in payload bytes; above 0.
+    /// Read rate of a group, in payload bytes; above 0.
     pub read_bytes_per_s: u64,
-    /// The rate at which it is written, in payload bytes; above 0.
+    /// Write rate of a group, in payload bytes; above 0.
     pub write_bytes_per_s: u64,
-    /// Starts that a drive has on a day for work that nobody waits for; `u32::MAX` is without bound.
+    /// Drive starts per day that background work may use; `u32::MAX` is without bound.
     pub starts_per_day: u32,
-    /// The memory that output takes before it is encoded.
+    /// The ratio of the memory that output takes to its stored size.
     pub expansion: Expansion,
-    /// How fast records are worked on.
+    /// The rates at which records are decoded, split and encoded.
     pub processor: Processor,
 }
 
@@ -48,10 +48,10 @@ impl Terms {
         processor: Processor::UNBOUNDED,
     };
 
-    /// Those of a rack's profile: a switch rests one group and wakes another, each as long as its slowest drive is
-    /// expected to take beside nothing else, and k drives move payload at once. Where writes are read back before they
-    /// count, their rate is half. Starts are not bounded: that is a matter of policy. Records take as much memory as
-    /// they do on the drives, and no time of a processor; each piece takes one seek.
+    /// The terms of a rack's profile. A switch rests one group and wakes another; each takes as long as its slowest
+    /// drive is expected to take on an idle server. k drives move payload at once. Where writes are read back before
+    /// they count, their rate is half. Starts have no bound here: that is a matter of policy. Records take as much
+    /// memory as they take on the drives, and no processor time; each piece takes one seek.
     pub fn of(spec: &RackSpec, reads_back: bool) -> Self {
         let rate = spec.profile.bytes_per_s.saturating_mul(u64::from(spec.code.data)).max(1);
         assert!(spec.code.data > 0, "some drives hold payload");
@@ -80,17 +80,17 @@ pub struct Alpha {
 }
 
 impl Alpha {
-    /// As much out as in.
+    /// One byte of output per byte of input.
     pub const ONE: Self = Self { output: 1, input: 1 };
 
-    /// The output of so many bytes of input, rounded down.
+    /// The output of this number of bytes of input, rounded down.
     pub fn output_of(self, input_bytes: u64) -> u64 {
         assert!(self.input > 0, "alpha is output over some input");
         let output = u128::from(input_bytes) * u128::from(self.output) / u128::from(self.input);
         u64::try_from(output).unwrap_or(u64::MAX)
     }
 
-    /// The most input whose output fits into so many bytes: any amount, if nothing comes out.
+    /// The most input whose output fits into this number of bytes; `u64::MAX` if there is no output.
     pub fn input_for(self, output_bytes: u64) -> u64 {
         if self.output == 0 {
             return u64::MAX;
@@ -100,7 +100,7 @@ impl Alpha {
         u64::try_from(input).unwrap_or(u64::MAX)
     }
 
-    /// The bytes that a byte of input takes in the buffer, if its output is so much longer there.
+    /// The ratio of buffered bytes to bytes of input, for output with this expansion.
     #[must_use]
     pub fn in_memory(self, expansion: Expansion) -> Self {
         assert!(self.input > 0 && expansion.stored > 0, "both are over some bytes");
@@ -112,34 +112,34 @@ impl Alpha {
         Self { output: output as u64, input: input as u64 }
     }
 
-    /// As a number, for formulas and reports.
+    /// Alpha as a number, for formulas and reports.
     pub fn as_f64(self) -> f64 {
         self.output as f64 / self.input as f64
     }
 }
 
-/// Decoded bytes in the buffer over the bytes of the same records as they are stored: a property of their format. What
-/// is offloaded is written as it is buffered; only output is encoded.
+/// Decoded bytes in the buffer over the bytes of the same records as they are stored: a property of their format.
+/// Offloaded bytes are written as they are buffered; only output is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Expansion {
     /// Bytes in the buffer; above 0.
     pub buffered: u64,
-    /// The bytes that they are stored as; above 0.
+    /// Their number of bytes as they are stored; above 0.
     pub stored: u64,
 }
 
 impl Expansion {
-    /// As much in the buffer as on the drives.
+    /// As many bytes in the buffer as on the drives.
     pub const ONE: Self = Self { buffered: 1, stored: 1 };
 
-    /// The bytes that so many buffered ones are stored as, rounded up: something is written of whatever is buffered.
+    /// The stored size of this number of buffered bytes, rounded up: some bytes are written for any that are buffered.
     pub fn stored_of(self, buffered_bytes: u64) -> u64 {
         assert!(self.buffered > 0 && self.stored > 0, "records take some bytes, in memory and on drives");
         let stored = (u128::from(buffered_bytes) * u128::from(self.stored)).div_ceil(u128::from(self.buffered));
         u64::try_from(stored).unwrap_or(u64::MAX)
     }
 
-    /// As a number, for reports.
+    /// Expansion as a number, for reports.
     pub fn as_f64(self) -> f64 {
         self.buffered as f64 / self.stored as f64
     }

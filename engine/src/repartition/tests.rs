@@ -1,4 +1,4 @@
-//! The strategies against the paper's formulas, against each other, and against the least that can be.
+//! The strategies compared with the paper's formulas, with each other, and with the lower bound.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +23,7 @@ fn cost_of(choice: Choice, question: &Question) -> Cost {
     choice.simulate_cost(&even(question), &question.terms, &Expected::uniform(question.groups, question.alpha))
 }
 
-/// How far `ours` is from `other`, in thousandths of `other`.
+/// The difference between `ours` and `other`, in thousandths of `other`.
 fn off_by(ours: f64, other: f64) -> f64 {
     (ours - other).abs() / other * 1_000.0
 }
@@ -62,7 +62,7 @@ fn buffpack_and_offpack_cross_near_25_gb() {
     assert!(crosses(26_000));
 }
 
-/// All input of two groups is read and lies offloaded: most on group 1, and most of group 0's for group 2.
+/// All input of two groups is read and offloaded: most on group 1, and most of group 0's output for group 2.
 fn offloaded() -> Accounting {
     let mut accounting = Accounting::new(vec![100, 200, 0], 100, Alpha::ONE).with_chunk_limit(1);
     for (on, runs) in [(0, [0, 30, 70]), (1, [100, 0, 0]), (1, [80, 0, 20])] {
@@ -130,7 +130,7 @@ fn tourpack_gains_a_tenth_at_the_crossover_and_lies_but_for_seeks_within_a_hundr
     let seeking = costs[4].seeking.as_secs_f64();
     let case = format!("TourPack takes {tourpack} s, {seeking} s of it seeking; the bound is {bound} s");
     assert!((bound..bound * 1.01).contains(&(tourpack - seeking)) && seeking < bound * 0.02, "{case}");
-    // The 15 % that were asked for are not to be had: the bound itself is less than 13 % below the better of the two.
+    // The 15 % that were asked for are impossible: the bound itself is less than 13 % below the better of the two.
     assert!(bound / buffpack_s(&question).min(offpack_s(&question)) > 0.87);
 }
 
@@ -217,14 +217,14 @@ fn the_model_of_fillpack_knows_groups_whose_runs_do_not_fill_the_buffer() {
 
 #[test]
 fn a_planner_that_was_told_wrong_changes_its_mind() {
-    // It expects output to fall to all groups alike, for which TourPack is best with this much memory; it falls mostly
-    // to a few, for which BuffPack is.
+    // The planner expects the same output for all groups, for which TourPack is best with this much memory. Most of the
+    // output is for a few groups, for which BuffPack is best.
     let question = Question { memory_bytes: 40_000_000_000, data_bytes: 20_000_000_000_000, ..Question::PAPER };
     let known = Expected::uniform(12, question.alpha);
     let right = Expected { alpha: question.alpha, shares: scaled(&zipf(12, 1.0), 1 << 40) };
     let at_first = Choice::cheapest(&even(&question), &question.terms, &known);
     let mut planner = Planner::new(even(&question), question.terms, at_first, false);
-    // The planner in a world where output falls otherwise than it expects.
+    // The planner in a world where the output is distributed differently.
     let mut simulation = Simulation::new(even(&question), &question.terms, &right, &Day::default());
     let ends = simulation.run(|accounting| {
         planner.accounting = accounting.clone();

@@ -1,14 +1,14 @@
-//! TourPack: carry what will be delivered soon, offload the rest. Ours; not in the paper.
+//! TourPack: carry output that will be delivered soon, offload the rest. Ours; not in the paper.
 //!
 //! The groups that still have input are toured in a fixed order. Output for the next `window` groups of the tour stays
-//! in the buffer until they are reached; output for all others is offloaded at once, and delivered at the end as
-//! FillPack does. A byte that stays for h hops keeps memory from h hops' worth of other bytes, which costs `h T_sw /
-//! S_M`; a byte that is offloaded is written and read once more and stays for one hop, which costs `1/w + 1/r + T_sw /
-//! S_M`. So what is h hops away is carried if `(h - 1) T_sw / S_M` is below `1/w + 1/r`, which is what
-//! [`TourPack::fitting`] sets the window by. With a window of 0 this is FillPack, with one of K - 1 it is BuffPack on a
-//! tour.
+//! in the buffer until they are reached; output for all others is offloaded at once, and delivered at the end as in
+//! FillPack. A byte that stays for h hops keeps memory from h hops' worth of other bytes, which costs `h T_sw / S_M`. A
+//! byte that is offloaded is written and read once more and stays for one hop, which costs `1/w + 1/r + T_sw / S_M`. So
+//! bytes for a group that is h hops away are carried if `(h - 1) T_sw / S_M` is below `1/w + 1/r`;
+//! [`TourPack::fitting`] derives the window from that. With a window of 0 this is FillPack, with one of K - 1 it is
+//! BuffPack on a tour.
 //!
-//! [`lower_bound_s`](super::formulas::lower_bound_s) shows how little there is left to win.
+//! [`lower_bound_s`](super::formulas::lower_bound_s) shows how little room for improvement is left.
 
 use super::accounting::Accounting;
 use super::fillpack::transfer_phase;
@@ -21,19 +21,19 @@ use model::transfer_time;
 #[derive(Clone, Copy, Debug)]
 pub struct TourPack {
     window: usize,
-    /// The buffer was full and is being written out, but for what is carried.
+    /// True while a buffer that was full is being written out, except for carried output.
     emptying: bool,
-    /// The visit that is under way.
+    /// The current visit.
     stay: Option<Stay>,
 }
 
-/// A visit, and its worth so far.
+/// A visit, and its yield so far.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     group: usize,
     /// The group's input when it was entered.
     input: u64,
-    /// The times that the buffer was filled and written out since.
+    /// The number of times that the buffer was filled and written out since.
     fills: u32,
 }
 
@@ -43,7 +43,7 @@ impl TourPack {
         Self { window, emptying: false, stay: None }
     }
 
-    /// The window that these terms and this much memory ask for; at most K - 1.
+    /// The window that suits these terms and this much memory; at most K - 1.
     pub fn fitting(terms: &Terms, memory_bytes: u64, groups: usize) -> Self {
         let twice =
             transfer_time(memory_bytes, terms.write_bytes_per_s) + transfer_time(memory_bytes, terms.read_bytes_per_s);
@@ -54,7 +54,7 @@ impl TourPack {
         Self::new(window)
     }
 
-    /// The number of groups it carries for.
+    /// The number of groups whose output is carried.
     pub fn window(self) -> usize {
         self.window
     }
@@ -88,7 +88,7 @@ impl Strategy for TourPack {
 }
 
 impl TourPack {
-    /// Writes something that is not to be carried; none if all that is left is.
+    /// Writes output that is not to be carried; none if all buffered output is to be carried.
     fn empty(self, accounting: &Accounting, awake: usize) -> Option<Step> {
         if accounting.buffered(awake) > 0 {
             return Some(Step::Deliver);
@@ -98,7 +98,7 @@ impl TourPack {
         Some(Step::Offload { target })
     }
 
-    /// Whether `target` is among the next groups of the tour.
+    /// True if `target` is among the next groups of the tour.
     fn carries(self, accounting: &Accounting, awake: usize, target: usize) -> bool {
         let groups = accounting.groups();
         assert_ne!(awake, target, "what is for this group is delivered");
@@ -107,9 +107,9 @@ impl TourPack {
         accounting.input(target) > 0 && between < self.window
     }
 
-    /// The buffer was written out. What is carried stays in it, so that each fill of a visit is smaller than the one
-    /// before and costs as many seeks. One more is worth it while a byte of it costs less than a byte of the visit so
-    /// far, switch included, or if it is the last that there is to read here.
+    /// Decides whether to read more here, after the buffer was written out. Carried output stays in it, so each fill of
+    /// a visit is smaller than the one before and costs as many seeks. One more is worth it while a byte of it costs
+    /// less than a byte of the visit so far, switch included, or if it is the last that can be read here.
     fn stay_or_go(&mut self, accounting: &Accounting, awake: usize, terms: &Terms) -> Step {
         let bytes = accounting.readable(awake, accounting.free());
         let next = accounting.next_input(awake + 1).filter(|next| *next != awake);
@@ -125,7 +125,8 @@ impl TourPack {
         if bytes > 0 && worth { Step::Read { bytes } } else { Step::Visit { group: next } }
     }
 
-    /// One to read, one to deliver, and three for each piece that is offloaded, read back and removed.
+    /// Seeks for a fill: one to read, one to deliver, and three for each piece that is offloaded, read back and
+    /// removed.
     fn seeks_of_a_fill(self, accounting: &Accounting, awake: usize) -> u128 {
         let offloads = |target: &usize| {
             *target != awake && accounting.produced()[*target] > 0 && !self.carries(accounting, awake, *target)
@@ -134,7 +135,7 @@ impl TourPack {
     }
 }
 
-/// Goes on, when there is no input left here: what is for this group is written first.
+/// Leaves a group that has no input left: the bytes buffered for it are written first.
 fn leave(accounting: &Accounting, awake: usize) -> Step {
     if accounting.buffered(awake) > 0 { Step::Deliver } else { visit_input(accounting, awake) }
 }

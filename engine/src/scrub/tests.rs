@@ -29,7 +29,7 @@ fn blob(number: u64) -> BlobOnDrive {
     }
 }
 
-/// A class of three groups, and what lies in them.
+/// A class of three groups, and their blobs.
 struct Ground {
     scrubber: Scrubber,
     /// By group, the blobs that are there.
@@ -86,7 +86,7 @@ impl Ground {
         self.scrubber.groups[group.index()].pass
     }
 
-    /// Whatever is due is looked at, as the rack does.
+    /// Handles every group that needs attention, as the rack does.
     fn look(&mut self) {
         for group in self.scrubber.to_look_at(self.now) {
             let began = self.pass(group).began;
@@ -145,7 +145,7 @@ impl Ground {
         assert!(of_group.clone().any(|(since, _)| self.now >= *since + PAUSE), "it was put off for a while");
     }
 
-    /// Asks for a page and answers it, as a rule. True if there was one to ask for.
+    /// Requests a page and usually answers it. True if there was one to request.
     fn list(&mut self, group: GroupId) -> bool {
         self.attempts += 1;
         let attempt = Attempt(self.attempts);
@@ -193,7 +193,7 @@ impl Ground {
         }
     }
 
-    /// The group is up and idle since then: its pass goes on until something interrupts it.
+    /// The group is awake and idle since then: its pass continues until something interrupts it.
     fn go_on(&mut self, group: GroupId, idle_since: Time) {
         while self.scrubber.may_begin(CLASS, group, idle_since, self.now) {
             let may_go_on = self.scrubber.may_go_on(CLASS, group, idle_since, self.now);
@@ -250,7 +250,7 @@ impl Ground {
         done.push(number);
     }
 
-    /// The server ends and starts again; what was remembered last is restated.
+    /// The server ends and starts again, and reports what was persisted last.
     fn restart(&mut self) {
         let passes: Vec<ScrubPass> = self.scrubber.groups.iter().map(|state| state.pass).collect();
         let unread: Vec<_> = self.scrubber.all_put_off().collect();
@@ -294,7 +294,7 @@ impl Ground {
         self.judge_put_off();
     }
 
-    /// What is put off is read a few days after it can be, however rarely others wake its group.
+    /// A put-off blob is read within a few days of becoming readable, even if other work rarely wakes its group.
     fn judge_put_off(&self) {
         for (number, (since, group)) in &self.put_off {
             let readable = (*since).max(self.away[number]);

@@ -1,4 +1,4 @@
-//! The rotation in a small world of its own: the stage diagrams of the paper, faults by hand, and random lives.
+//! The rotation in a small simulated world: the stage diagrams of the paper, faults by hand, and random runs.
 
 use super::*;
 use alloc::collections::BTreeSet;
@@ -123,7 +123,8 @@ impl Pool {
         self.now = until;
     }
 
-    /// Clients fill a log in a period, for so many of them; the stages of each drive in the middle of each period.
+    /// Clients fill one log in each of `periods` periods. Returns the stages of each drive in the middle of each
+    /// period.
     fn diagram(&mut self, periods: u64) -> Vec<String> {
         let mut rows = vec![String::new(); self.shift.drives.len()];
         let step = PERIOD / LOG_BYTES as u32;
@@ -173,7 +174,7 @@ fn the_basic_model_transforms_a_log_where_it_lies() {
 
 #[test]
 fn logging_that_outruns_transformation_contends_or_stretches() {
-    // Figure 8: duty goes on, and stages overlap.
+    // Figure 8: duty moves on, and stages overlap.
     let mut overlap = Pool::new(policy(Overrun::Overlap), 4, PERIOD * 5 / 2);
     overlap.diagram(20);
     assert_eq!(overlap.shift.alternation(), Some(Alternation::Bad));
@@ -284,8 +285,8 @@ fn a_full_drive_takes_no_more_and_is_read() {
     assert_eq!(pool.contentions, 0);
 }
 
-/// A random life: drives come and go, fill, and transformations fail. What was left is a tree, a log, or named as lost
-/// with a drive; and when faults have stopped, every log becomes a tree.
+/// A random run: drives come and go, fill, and transformations fail. Each log ends as a tree, as a log, or reported as
+/// lost with a drive; and when faults have stopped, every log becomes a tree.
 #[test]
 fn random_lives_lose_nothing_but_what_lost_drives_held() {
     for seed in 0..400 {
@@ -305,7 +306,7 @@ fn random_lives_lose_nothing_but_what_lost_drives_held() {
                 fault(&mut pool, &mut rng, drives);
             }
         }
-        // What goes wrong already still does.
+        // Transformations that fail already still fail.
         pool.run_to(pool.now + PERIOD);
         for drive in (0..drives).map(PoolDrive) {
             pool.asleep.remove(&drive);

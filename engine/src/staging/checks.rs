@@ -1,28 +1,28 @@
-//! Checks: a periodic pass over the staged versions that reads every byte of them and compares its checksum, and hands
-//! what is to move anyway, while it is in memory, to the open pack (Serviceable cold storage: cold objects migrate
-//! "without extra reads, while deep scrub has them in memory").
+//! Checks: a periodic pass over the staged versions that reads all of their bytes and compares checksums. While data
+//! that is to move anyway is in memory, the pass hands it to the open pack (Serviceable cold storage: cold objects
+//! migrate "without extra reads, while deep scrub has them in memory").
 //!
-//! 1. A pass begins [`CheckPolicy::every`] after the one before it began, or at once if that took longer; the first one
-//!    when the rack boots without having heard of any. It goes through the staged versions in key order, page by page.
+//! 1. A pass starts [`CheckPolicy::every`] after the start of the previous one, or at once if that took longer. The
+//!    first one starts when the rack boots without a report of an earlier one. A pass reads the staged versions in key
+//!    order, page by page.
 //! 2. Before a page the world measures the load ([`LoadMeter`](super::LoadMeter): the pacer's own). Below
-//!    [`LOAD_LIMIT_PERMILLE`] the page is read; else the pass pauses and looks again after a scan interval. The world
-//!    stops in the middle of a page once the load is there; what it was reading is read again later.
-//! 3. A pass is *overdue*, and goes on whatever the load, when twice the time that the rest of it takes, at the rate at
-//!    which it was read so far, is more than what is left of its period. Beside clients the pacer still gives it no
-//!    more than its share.
-//! 4. The migrator says what of a page is to move (`Migrator::offer`): what is due by rule or age, and above the
-//!    regular threshold what is coldest. The world keeps the bytes of that in memory, up to
-//!    [`CheckPolicy::memory_bytes`] with those of packs that are not written yet: while these take most of it, a pass
-//!    that is not overdue waits. Everything else is read and dropped.
-//! 5. What is damaged is quarantined by the world at once, and counted. What lies in a pack that is being written is
-//!    left out, since every byte of it is checked there; so is what is in quarantine already.
-//! 6. How far a pass has come is made durable every [`PERSIST_INTERVAL`] and at its end, and a start goes on from
-//!    there. What came in behind that place is left to the next pass: it was checked as it came in.
+//!    [`LOAD_LIMIT_PERMILLE`] the page is read; otherwise the pass pauses and tries again after a scan interval. The
+//!    world also stops within a page when the load reaches the limit; it reads the interrupted version again later.
+//! 3. A pass is *overdue*, and continues at any load, when the remaining time of its period is less than twice the time
+//!    that the rest of the pass needs at its read rate so far. Beside clients the pacer still limits it to its share.
+//! 4. The migrator selects the versions of a page that are to move (`Migrator::offer`): those due by rule or age and,
+//!    above the regular threshold, the coldest ones. The world keeps their bytes in memory, up to
+//!    [`CheckPolicy::memory_bytes`] including those of packs that are not written yet; while those use most of it, a
+//!    pass that is not overdue waits. All other versions are read and dropped.
+//! 5. The world quarantines a damaged version at once, and counts it. Versions in a pack that is being written are left
+//!    out, since that write checks all of their bytes; so are versions already in quarantine.
+//! 6. The progress of a pass is persisted every [`PERSIST_INTERVAL`] and at its end, and a restart resumes there. New
+//!    versions before that position wait for the next pass: they were checked when they were staged.
 //!
 //! Bounds: the policy holds counters and one outstanding request; a page has at most [`CHECK_PAGE_ENTRIES`] versions,
-//! and ends behind the one that makes [`CHECK_PAGE_BYTES`].
+//! and ends after the one that reaches [`CHECK_PAGE_BYTES`].
 //!
-//! Invariants: at most one page is asked for at a time; no page is asked for at or above the load limit unless the pass
+//! Invariants: at most one page is requested at a time; no page is requested at or above the load limit unless the pass
 //! is overdue; a pass that is not read to its end does not count as done.
 
 #[cfg(test)]
@@ -41,51 +41,51 @@ use model::{Attempt, Time, transfer_time};
 
 /// At this load, in thousandths, a pass that is not overdue pauses. The paper: deep scrub begins below 0.5.
 pub const LOAD_LIMIT_PERMILLE: u32 = 500;
-/// Versions on a page of a pass.
+/// Maximum number of versions on a page of a pass.
 pub const CHECK_PAGE_ENTRIES: u32 = 256;
-/// A page ends behind the version that makes it so many bytes.
+/// A page ends after the version that reaches this number of bytes.
 pub const CHECK_PAGE_BYTES: u64 = 64_000_000;
-/// Progress is made durable so often, in modelled time, and at the end of a pass.
+/// Interval at which progress is persisted, in modelled time; it is also persisted at the end of a pass.
 pub const PERSIST_INTERVAL: Duration = Duration::from_mins(1);
-/// The time that is left alone after a page could not be read, since the catalog failed.
+/// The pause after a page that could not be read because the catalog failed.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
-/// The rate at which a pass is taken to be read before any of it was, in bytes a second.
+/// The assumed read rate of a pass before its first page, in bytes per second.
 const FIRST_BYTES_S: u64 = 50_000_000;
-/// What was checked since boot, over all passes.
+/// Totals of the checks since boot, over all passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckTotals {
     /// Passes that were read to their end.
     pub passes: u64,
-    /// Versions.
+    /// Versions checked.
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Those found to be damaged.
+    /// Damaged versions found.
     pub damaged: u64,
-    /// Pages that were read although the load was at its limit or above, since the pass was overdue.
+    /// Pages that were read with the load at its limit or above, because the pass was overdue.
     pub overdue_pages: u64,
 }
 
-/// What a pass is doing.
+/// The state of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckState {
     /// There are no passes.
     Off,
-    /// The last one has ended; the next one begins then.
+    /// The last pass has ended; the next one starts at this time.
     Until(Time),
-    /// It is read.
+    /// A pass is being read.
     Running,
-    /// It is read whatever the load, or would not be through in time.
+    /// A pass is being read at any load, because it would not end in time otherwise.
     Overdue,
-    /// Clients use the workshop.
+    /// The pass is paused: clients use the workshop.
     Busy,
-    /// It waits for migration: for packs on their way, or a listing, or the workshop to be below its critical
-    /// threshold.
+    /// It waits for migration: for packs that are under way, for a listing, or for the workshop to fall below its
+    /// critical threshold.
     AwaitsMigration,
 }
 
 impl CheckState {
-    /// Its name, for people.
+    /// Its name, for messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -98,29 +98,29 @@ impl CheckState {
     }
 }
 
-/// A look at the passes.
+/// A snapshot of the checks, for the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckView {
-    /// What the pass is doing.
+    /// The state of the pass.
     pub state: CheckState,
-    /// How far it has come.
+    /// The progress of the pass.
     pub progress: CheckProgress,
-    /// What was checked since boot.
+    /// Totals since boot.
     pub totals: CheckTotals,
-    /// The load that was measured last, in thousandths.
+    /// The last measured load, in thousandths.
     pub load_permille: u32,
-    /// Bytes that are left of this pass, as far as is known.
+    /// Remaining bytes of this pass, as far as is known.
     pub left_bytes: u64,
 }
 
-/// An answer that is awaited.
+/// The answer that is awaited.
 #[derive(Clone, Copy, Debug)]
 enum Awaited {
     Load,
     Page { ride: Option<Attempt>, asked: Time },
 }
 
-/// A page that was read and checked, as [`Event::StagedChecked`](crate::Event::StagedChecked) has it.
+/// A page that was read and checked, from [`Event::StagedChecked`](crate::Event::StagedChecked).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckedPage<'a> {
     pub(crate) attempt: Attempt,
@@ -133,29 +133,29 @@ pub(crate) struct CheckedPage<'a> {
 #[derive(Clone, Debug)]
 pub struct Checker {
     policy: CheckPolicy,
-    /// How often a pass that has paused looks again.
+    /// The interval at which a paused pass tries again.
     interval: Duration,
     progress: CheckProgress,
-    /// Bytes of this pass that left for the rack by its ride.
+    /// Bytes of this pass that its ride took for the rack.
     taken_bytes: u64,
-    /// The next page begins at the first key.
+    /// True if the next page starts at the first key.
     restart: bool,
     attempt: Attempt,
     awaited: Option<Awaited>,
     /// The load, and when it was measured.
     load: Option<(u32, Time)>,
-    /// Before this moment nothing is asked for.
+    /// Nothing is requested before this time.
     next_look: Time,
-    /// Why nothing is, if a pass is under way.
+    /// The reason for a delay of the pass that is under way.
     held_up: Option<CheckState>,
-    /// The rate at which pages were read, in bytes a second; the newest is an eighth of it.
+    /// Read rate of pages, in bytes per second; a moving average in which the newest page has a weight of 1/8.
     bytes_s: u64,
     persisted: Time,
     totals: CheckTotals,
 }
 
 impl Checker {
-    /// A policy that knows of no pass; `interval` is how often it looks again while it has to wait.
+    /// A policy without any known pass; `interval` is the time after which it tries again while it has to wait.
     pub fn new(policy: CheckPolicy, interval: Duration) -> Self {
         assert!(policy.every.is_none_or(|every| every > Duration::ZERO), "passes take some time");
         Self {
@@ -175,7 +175,8 @@ impl Checker {
         }
     }
 
-    /// At boot: how far the last pass had come. A clock that was set back has not begun it in the future.
+    /// At boot: records the reported progress of the last pass. If the clock was set back, times in the future become
+    /// now.
     pub fn reported(&mut self, now: Time, progress: CheckProgress) {
         self.progress = CheckProgress {
             begun: progress.begun.min(now),
@@ -186,7 +187,7 @@ impl Checker {
         (self.restart, self.persisted) = (progress.ended.is_some(), now);
     }
 
-    /// When to look again; [`Time::MAX`] while an answer is awaited.
+    /// The time of the next poll; [`Time::MAX`] while an answer is awaited.
     pub fn deadline(&self) -> Time {
         match self.policy.every {
             None => Time::MAX,
@@ -195,13 +196,13 @@ impl Checker {
         }
     }
 
-    /// When the next pass begins; the past, while one is under way or none ever was.
+    /// The start of the next pass; in the past while one is under way or before the first one.
     fn next_begin(&self, every: Duration) -> Time {
         let is_over = self.progress.ended.is_some();
         if is_over { self.progress.begun + every } else { Time::ZERO }
     }
 
-    /// A look at the passes at `now`, with so many bytes staged.
+    /// A snapshot of the checks at `now`, with `staged_bytes` staged.
     pub fn view(&self, now: Time, staged_bytes: u64) -> CheckView {
         let state = match self.policy.every {
             None => CheckState::Off,
@@ -217,7 +218,7 @@ impl Checker {
         CheckView { state, progress, totals, left_bytes, load_permille: self.load.map_or(0, |(load, _)| load) }
     }
 
-    /// What of `staged_bytes` was not passed yet, if all is still there that was.
+    /// The part of `staged_bytes` that the pass has not read yet, if nothing else has left since.
     fn left_bytes(&self, staged_bytes: u64) -> u64 {
         staged_bytes.saturating_sub(self.progress.bytes.saturating_sub(self.taken_bytes))
     }
@@ -228,7 +229,7 @@ impl Checker {
         now + needed >= self.progress.begun + every
     }
 
-    /// Begins or goes on with a pass, if it is time for that. `clients_wait` is as for [`Migrator::poll`].
+    /// Starts or resumes a pass, if it is time. `clients_wait` is as for [`Migrator::poll`].
     pub fn poll(
         &mut self,
         now: Time,
@@ -268,7 +269,7 @@ impl Checker {
 
     fn begin_pass(&mut self, now: Time) {
         assert!(self.awaited.is_none(), "nothing of the pass before it is to come");
-        // A pass that never was has not begun; this one has, however early it is.
+        // A start of zero means that no pass has ever started, so the start of this one is later than zero.
         let begun = now.max(Time::from_nanos(1));
         self.progress = CheckProgress { begun, last_ended: self.progress.last_ended, ..CheckProgress::default() };
         (self.restart, self.taken_bytes, self.persisted) = (true, 0, now);
@@ -309,7 +310,7 @@ impl Checker {
         }
     }
 
-    /// A page could not be read. It is asked for again, later.
+    /// A page could not be read. It is requested again later.
     pub fn unchecked(&mut self, now: Time, attempt: Attempt) {
         if attempt == self.attempt && matches!(self.awaited, Some(Awaited::Page { .. })) {
             (self.awaited, self.load, self.next_look) = (None, None, now + RETRY_AFTER);
@@ -317,7 +318,7 @@ impl Checker {
         }
     }
 
-    /// A page was read and checked; whether there are more, and the load then.
+    /// A page was read and checked; it also reports if more pages follow, and the load at its end.
     pub(crate) fn checked(
         &mut self,
         now: Time,

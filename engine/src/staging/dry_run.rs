@@ -1,11 +1,11 @@
-//! Dry run of a move: the packs that the migrator would make of what a rule calls cold, and what writing them would
-//! take of the rack. Nothing moves.
+//! Dry run of a move: the packs that the migrator would compose of the data that a rule calls cold, and the cost of
+//! writing them to the rack. Nothing moves.
 //!
-//! The packs are the migrator's own, those at the end of a listing counted as written although they are not full: they
-//! are once they have waited for `linger`. Wakes are an estimate, as if all were written in one go and nothing else
-//! were going on: by [`GroupChoice::Batch`] a group for each batch of bytes; by [`GroupChoice::Random`] as many groups
-//! as there are, or packs in a window if these are fewer, for each window of packs. Each wake starts all drives of its
-//! group.
+//! The packs are the migrator's own. Partly filled packs at the end of a listing count as written, since they are
+//! written once they have waited for `linger`. The number of wakes is an estimate, as if all packs were written in one
+//! go and nothing else were running: with [`GroupChoice::Batch`] one group per batch of bytes; with
+//! [`GroupChoice::Random`], for each window of packs, the number of groups or the number of its packs, if that is
+//! lower. Each wake starts all drives of its group.
 
 use super::{Migrator, Reason, Scan};
 use crate::action::Action;
@@ -15,7 +15,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use model::{Attempt, Time};
 
-/// What a move would come to.
+/// The estimated result of a move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
     /// Objects that would move.
@@ -30,7 +30,7 @@ pub struct Estimate {
     pub starts: u64,
 }
 
-/// A dry run that goes on. See the head of this file.
+/// A dry run in progress. See the head of this file.
 #[derive(Clone, Debug)]
 pub struct DryRun {
     migrator: Migrator,
@@ -41,7 +41,7 @@ pub struct DryRun {
 }
 
 impl DryRun {
-    /// A dry run of `policy` with nothing in it.
+    /// A dry run of `policy`, still empty.
     pub fn new(policy: &MigrationPolicy) -> Self {
         let mut migrator = Migrator::new(policy.clone());
         migrator.usage = Usage { staged_bytes: 0, capacity_bytes: u64::MAX };
@@ -49,7 +49,7 @@ impl DryRun {
         Self { migrator, scan, estimate: Estimate::default(), of_pin: BTreeMap::new() }
     }
 
-    /// The next object that would move, in key order.
+    /// Adds the next object that would move, in key order.
     pub fn add(&mut self, entry: &StagedEntry) {
         let mut actions = Vec::new();
         self.migrator.gather(&mut self.scan, (entry, 0), &mut actions);
@@ -69,7 +69,8 @@ impl DryRun {
         }
     }
 
-    /// The end of it. `groups` is how many groups may hold what is pinned so; each has at most `group_drives` drives.
+    /// Ends the dry run. `groups` returns the number of groups that a pin allows; each has at most `group_drives`
+    /// drives.
     pub fn finish(mut self, choice: GroupChoice, groups: impl Fn(PinnedTo) -> u64, group_drives: u64) -> Estimate {
         let scan = Scan { reason: Reason::Critical, ..self.scan.clone() };
         let mut actions = Vec::new();
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn packs_are_the_migrators_and_groups_wake_for_them() {
-        // One of its own, a pack of two, the rest; one is too small to move of itself.
+        // A blob by itself, a pack of two, the rest; one is too small to move without a threshold.
         let sizes = [60, 40, 250, 30, 4];
         let batch = run(GroupChoice::Batch { bytes: 200 }, &sizes);
         assert_eq!(batch, Estimate { objects: 4, bytes: 380, blobs: 3, wakes: 2, starts: 16 });

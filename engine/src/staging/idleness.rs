@@ -1,51 +1,52 @@
-//! Whether the workshop is idle, so that data may move between the thresholds.
+//! Decides if the workshop is idle, so that data may move between the thresholds.
 //!
-//! SOHO's regular threshold stands in a table of the paper and nowhere else; that between it and the critical one data
-//! moves only while the workshop is idle is ours. One request after the other with a pause between is no idleness, and
-//! one request in an hour no reason to wait, so what counts is the load of late ([`LoadMeter`](super::LoadMeter)):
+//! SOHO's regular threshold appears only in a table of the paper; that data between it and the critical one moves only
+//! while the workshop is idle is ours. Requests that follow each other with pauses are no idleness, and one request in
+//! an hour is no reason to wait, so the criterion is the recent load ([`LoadMeter`](super::LoadMeter)):
 //!
-//! 1. Before a listing for the regular threshold begins, and before each further page of it, the world measures the
-//!    load, unless that was done within a scan interval.
-//! 2. Below [`IDLE_PERMILLE`] it goes on. Else it ends where it is, and is tried again after a scan interval. What was
-//!    composed already goes on to drives that spin for it; the pacer ([`super::pacing`]) gives that its least share.
-//! 3. A move that clients have put off for [`PUT_OFF_MAX`] is overdue, and goes on beside them until the workshop is at
-//!    its regular threshold.
+//! 1. Before a listing for the regular threshold starts, and before each further page of it, the world measures the
+//!    load, unless it did so within a scan interval.
+//! 2. Below [`IDLE_PERMILLE`] the listing continues. Otherwise it ends there, and is tried again after a scan interval.
+//!    Writes that are already composed continue to the drives that spin for them; the pacer ([`super::pacing`]) gives
+//!    them its least share.
+//! 3. A move that clients have delayed for [`PUT_OFF_MAX`] is overdue, and continues beside them until the workshop is
+//!    at its regular threshold.
 //!
-//! Above the critical threshold, and for what is due, nobody waits for idleness.
+//! Above the critical threshold, and for due data, moves do not wait for idleness.
 //!
-//! Invariant: one measurement is awaited at a time, and its number is none of a pass of checks.
+//! Invariant: one measurement is awaited at a time, and its number is never one of a pass of checks.
 
 use core::time::Duration;
 use model::{Attempt, Time};
 
 /// Below this load, in thousandths, the workshop is idle.
 pub const IDLE_PERMILLE: u32 = 100;
-/// For so long, in modelled time, clients may put off what moves for the regular threshold's sake.
+/// The longest time, in modelled time, for which clients may delay a move for the regular threshold.
 pub const PUT_OFF_MAX: Duration = Duration::from_hours(1);
-/// Measurements are numbered from here; those of checks ([`super::checks`]) from 1.
+/// The first number of these measurements; those of checks ([`super::checks`]) start at 1.
 const FIRST_ATTEMPT: u32 = 1 << 31;
 
-/// Whether data may move between the thresholds.
+/// The decision if data may move between the thresholds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The workshop is idle, or it was not for too long.
+    /// The workshop is idle, or it has been busy for too long.
     Idle,
-    /// Clients use it.
+    /// Clients use the workshop.
     Busy,
-    /// The load has to be measured: by this number, or it is under way already.
+    /// The load must be measured, under this number; `None` if a measurement is already under way.
     Unknown(Option<Attempt>),
 }
 
-/// Knows the load, and since when a move was put off. See the head of this file.
+/// Stores the load, and the time since which a move is delayed. See the head of this file.
 #[derive(Clone, Debug)]
 pub(crate) struct Idleness {
-    /// What was measured holds for so long.
+    /// A measurement is valid for this long.
     interval: Duration,
     /// The load, and when it was measured.
     load: Option<(u32, Time)>,
     attempt: Attempt,
     is_awaited: bool,
-    /// Since when clients put a move off.
+    /// The time since which clients delay a move.
     put_off: Option<Time>,
 }
 
@@ -55,12 +56,12 @@ impl Idleness {
         Self { interval, load: None, attempt, is_awaited: false, put_off: None }
     }
 
-    /// There is nothing to move.
+    /// Records that there is nothing to move.
     pub(crate) fn nothing_waits(&mut self) {
         self.put_off = None;
     }
 
-    /// Whether data may move at `now`.
+    /// Decides if data may move at `now`.
     pub(crate) fn verdict(&mut self, now: Time) -> Verdict {
         let put_off = *self.put_off.get_or_insert(now);
         if now.since(put_off) >= PUT_OFF_MAX {
@@ -80,7 +81,7 @@ impl Idleness {
         }
     }
 
-    /// The load was measured. False if that was for others, or late.
+    /// Records a measured load. False if the measurement was for another part, or late.
     pub(crate) fn measured(&mut self, now: Time, attempt: Attempt, load_permille: u32) -> bool {
         let ours = self.is_awaited && attempt == self.attempt;
         if ours {

@@ -1,12 +1,12 @@
-//! The load of a workshop: the share of the time, of late, in which requests of its clients were there.
+//! The load of a workshop: the recent share of the time in which client requests were present.
 //!
-//! It is what the pacer waits for the end of, averaged: [`super::pacing`] asks whether a client is there now, and
-//! [`super::checks`] whether one is there most of the time (Serviceable cold storage: deep scrub begins below a load of
-//! 0.5). The window slides: of the span before the current one counts what still lies within [`LOAD_WINDOW`] of now,
-//! as if it had been spread evenly.
+//! The pacer waits until no request is present; load is the average of that presence. [`super::pacing`] needs to know
+//! if a client is present now, and [`super::checks`] if one is present most of the time (Serviceable cold storage: deep
+//! scrub begins below a load of 0.5). The window slides: of the previous window, the part within [`LOAD_WINDOW`] of now
+//! counts, as if its busy time had been spread evenly.
 //!
-//! Invariant: the load lies between 0 and 1000 thousandths; it is 0 once nobody came for two windows, and 1000 once
-//! somebody was always there for two.
+//! Invariant: the load is between 0 and 1000 thousandths; it is 0 after two windows without a request, and 1000 after
+//! two windows in which one was always present.
 
 use core::time::Duration;
 use model::Time;
@@ -17,24 +17,24 @@ pub const LOAD_WINDOW: Duration = Duration::from_secs(30);
 /// Measures load. See the head of this file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoadMeter {
-    /// Requests that are there.
+    /// Requests that are present.
     clients: u32,
-    /// The beginning of the current window.
+    /// The start of the current window.
     begun: Time,
-    /// Up to when time was counted.
+    /// The time up to which presence is counted.
     until: Time,
-    /// The time of the current window, and of the one before, in which a request was there.
+    /// The time in the current window, and in the previous one, in which a request was present.
     busy: Duration,
     busy_before: Duration,
 }
 
 impl LoadMeter {
-    /// Requests of clients that are there.
+    /// Client requests that are present.
     pub fn clients(&self) -> u32 {
         self.clients
     }
 
-    /// A request has come.
+    /// A request has arrived.
     pub fn came(&mut self, now: Time) {
         self.count_until(now);
         self.clients += 1;
@@ -63,7 +63,7 @@ impl LoadMeter {
     fn count_until(&mut self, now: Time) {
         let now = now.max(self.until);
         if now.since(self.begun) >= 2 * LOAD_WINDOW {
-            // Nothing of what was counted still lies within a window of now, but for who was there all the while.
+            // All counted time is more than a window ago; only a request that was present throughout still counts.
             let whole = if self.clients > 0 { LOAD_WINDOW } else { Duration::ZERO };
             (self.begun, self.until) = (now, now);
             (self.busy, self.busy_before) = (Duration::ZERO, whole);
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(meter.permille(at(9_015_000)), 500);
     }
 
-    /// Against a list of the moments at which anybody was there.
+    /// Against a list of the moments at which a request was present.
     #[test]
     fn it_is_what_a_recount_says() {
         for seed in 0..100 {

@@ -1,9 +1,9 @@
 //! The migrator with its order and its selection, and the pacer, against naive models of both.
 //!
-//! The model of the migrator keeps a plain list of what is staged, sorts it anew whenever a listing begins, and says
-//! from that list and the thresholds alone what may be composed. Random clients put, read, and wait; packs end well or
-//! fail. The world of the test hands out pages of a few versions as the real ones do. The model of the pacer keeps
-//! every request and every block, and goes through all of them for each answer.
+//! The model of the migrator keeps a plain list of the staged versions, sorts it again whenever a listing starts, and
+//! derives from that list and the thresholds alone what may be composed. Random clients put, read, and wait; packs end
+//! well or fail. The world of the test hands out pages of a few versions as the real ones do. The model of the pacer
+//! keeps every request and every block, and goes through all of them for each answer.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 
@@ -29,7 +29,7 @@ struct Staged {
     pin: PinnedTo,
 }
 
-/// What clients and drives do.
+/// Operations of clients and drives.
 #[derive(Clone, Debug)]
 enum Step {
     Put { bytes: u64, heat: u8, pinned: bool },
@@ -80,7 +80,7 @@ fn policies() -> impl Strategy<Value = MigrationPolicy> {
     )
 }
 
-/// What a listing is to give.
+/// The expected result of a listing.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     older_than: Duration,
@@ -89,7 +89,7 @@ struct Asked {
     min_bytes: u64,
 }
 
-/// A listing that was begun: why, what may be composed of it, and what was not handed out yet.
+/// A listing that was started: its reason, the versions that may be composed, and those not handed out yet.
 #[derive(Clone, Debug, Default)]
 struct Listing {
     /// The share of the capacity at which a threshold's move ends, in thousandths; `None` is: what is due.
@@ -114,7 +114,7 @@ struct Naive {
     load_permille: u32,
     listing: Listing,
     failed_at: Option<Time>,
-    /// Since when the regular threshold alone could have moved something, and did not.
+    /// The time since which the regular threshold alone could have moved something, and did not.
     put_off: Option<Time>,
 }
 
@@ -151,7 +151,7 @@ impl Naive {
         self.used() * 1000 > CAPACITY * u64::from(permille)
     }
 
-    /// What must go for the workshop to be at this share, beyond what is on its way.
+    /// Bytes that must leave for the workshop to be at this share, beyond those on their way.
     fn excess(&self, permille: u32) -> u64 {
         let leaving = self.bytes(self.packs.values().flatten().copied());
         self.used().saturating_sub(CAPACITY * u64::from(permille) / 1000).saturating_sub(leaving)
@@ -167,13 +167,13 @@ impl Naive {
         all
     }
 
-    /// What is in no pack, and long enough, in the order of moving.
+    /// Versions in no pack that are old enough, in the order of moving.
     fn free(&self, asked: Asked) -> Vec<(u64, Staged)> {
         let is_free = |(version, staged): &(u64, Staged)| staged.bytes >= asked.min_bytes && !self.is_packed(*version);
         self.sorted().into_iter().filter(is_free).collect()
     }
 
-    /// What a listing that asks for this gives, by the words of its documentation.
+    /// The result of a listing with these parameters, by the words of its documentation.
     fn listed(&self, asked: Asked) -> (Vec<u64>, u64) {
         let Asked { older_than, coldest_bytes, hot_bytes, .. } = asked;
         let free = self.free(asked);
@@ -197,7 +197,7 @@ impl Naive {
         (taken, last_bytes)
     }
 
-    /// Lets the migrator have its say, and obeys it until it has no more to say.
+    /// Polls the migrator and executes its actions until it has no more.
     fn go_on(&mut self) {
         self.migrator.usage = Usage { staged_bytes: self.used(), capacity_bytes: CAPACITY };
         loop {
@@ -242,7 +242,7 @@ impl Naive {
         let drained = self.policy.drained_permille.unwrap_or(regular);
         let may_be_cold = self.policy.thermometer.default == Temperature::Cold;
         let is_critical = self.is_above(critical) && self.excess(drained) > 0;
-        // Which threshold, if any, is a reason now: nothing moves for one that is not exceeded.
+        // Finds the threshold that is a reason now, if any: nothing moves for one that is not exceeded.
         let ends_at_permille = coldest_bytes.map(|_| if is_critical { drained } else { regular });
         if let Some(ends_at) = ends_at_permille {
             let excess = self.excess(ends_at);
@@ -263,7 +263,7 @@ impl Naive {
             "above it neither age nor length matters"
         );
         let (left, last_bytes) = self.listed(asked);
-        // What a world lists by `Selection` is the same.
+        // A world that lists by `Selection` lists the same.
         assert_eq!(self.selected(asked), left);
         self.listing = Listing {
             ends_at_permille,
@@ -325,7 +325,7 @@ impl Naive {
         self.moves_no_more_than_too_much();
     }
 
-    /// For a threshold's sake, no more leaves than the excess and the last version of it, what is due by a rule aside.
+    /// A threshold moves no more than the excess and its last version; versions due by a rule do not count.
     fn moves_no_more_than_too_much(&self) {
         let Some(_) = self.listing.ends_at_permille else { return };
         let cold = self.listing.composed.iter().copied().filter(|v| !matches!(self.staged[v].heat, Heat::Due(_)));
@@ -337,7 +337,7 @@ impl Naive {
         let Some(op) = self.packs.keys().nth(pack % self.packs.len().max(1)).copied() else { return };
         let versions = self.packs.remove(&op).unwrap();
         if well {
-            // What was left as composed is not named again: it is not there.
+            // A composed version that has left is not there to be named again.
             self.staged.retain(|version, _| !versions.contains(version));
             self.listing.composed.retain(|version| !versions.contains(version));
         } else {
@@ -371,7 +371,7 @@ impl Naive {
             }
             Step::Wait(seconds) => self.now += Duration::from_secs(seconds),
             Step::ClientsWait(wait) => self.clients_wait = wait,
-            // Looks that lie within a scan interval go by the load before.
+            // Polls within a scan interval use the load of the last measurement.
             Step::Load(load_permille) => {
                 self.load_permille = load_permille;
                 self.now += self.policy.scan_interval;
@@ -390,7 +390,7 @@ impl Naive {
         }
     }
 
-    /// Above the critical threshold data goes, whoever waits, until it is not above it any more.
+    /// Above the critical threshold data moves, even if clients wait, until the workshop is no longer above it.
     fn drains(&mut self) {
         let mut in_vain = 0;
         while self.is_above(self.policy.critical_permille) {
@@ -401,7 +401,7 @@ impl Naive {
                 self.end(0, true);
                 self.go_on();
             }
-            // A listing for another reason that was under way may come to its end first.
+            // A listing for another reason that was under way may end first.
             in_vain = if self.used() < before { 0 } else { in_vain + 1 };
             assert!(in_vain < 5, "above the critical threshold nothing waits");
         }
@@ -411,7 +411,7 @@ impl Naive {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// See the head of this file: every action is judged where it is obeyed.
+    /// See the head of this file: every action is judged when it is executed.
     #[test]
     fn the_migrator_moves_what_a_sorted_list_says(policy in policies(), steps in steps()) {
         let mut naive = Naive::new(policy);
@@ -421,7 +421,7 @@ proptest! {
         // Clients wait and are busy, and no write fails any more.
         (naive.clients_wait, naive.load_permille) = (true, 1000);
         naive.drains();
-        // Nobody is there, and nobody comes: at the end all that is too much has gone.
+        // No client is present or arrives: at the end all of the excess has left.
         (naive.clients_wait, naive.load_permille) = (false, 0);
         for _ in 0..200 {
             naive.now += Duration::from_mins(1);
@@ -434,7 +434,7 @@ proptest! {
         let policy = &naive.policy;
         let may_go = |staged: &&Staged| staged.heat != Heat::Hot && staged.bytes >= policy.min_bytes;
         let could_go: u64 = naive.staged.values().filter(may_go).map(|staged| staged.bytes).sum();
-        // Less than half a pack of a pin is not worth a blob for this threshold's sake.
+        // Less than half a pack of a pin is not worth a blob for this threshold.
         if policy.thermometer.default == Temperature::Cold && could_go > policy.pack_bytes {
             prop_assert!(naive.excess(policy.regular_permille) <= policy.pack_bytes, "too much is left");
         }

@@ -1,18 +1,19 @@
 //! The order in which staged data moves.
 //!
-//! SOHO moves processed data: what was written once and read through once will hardly be read again, however young it
-//! is. What nobody has read through yet comes after it, the coldest first, since its read would have to go to the
-//! warehouse. [`MoveOrder::Age`] is that order switched off: to see what it buys, and for data that is read again.
+//! SOHO moves processed data first: data that was written once and read through once is unlikely to be read again, even
+//! if it is young. Data that was not read through comes after it, the coldest first, since a read of it would have to
+//! go to the warehouse. [`MoveOrder::Age`] switches that order off, to measure its benefit and for data that is read
+//! repeatedly.
 //!
-//! What is hot by the rules of a thermometer comes after all else ([`Selection`](super::Selection)).
+//! Data that the rules of a thermometer call hot comes last ([`Selection`](super::Selection)).
 //!
-//! Both worlds order staged versions by this rank when [`Action::ListStaged`](crate::Action::ListStaged) asks for the
-//! first of them.
+//! Both worlds order staged versions by this rank to select the first ones for
+//! [`Action::ListStaged`](crate::Action::ListStaged).
 
 use crate::policy::MoveOrder;
 use model::Time;
 
-/// The place of a staged version in the order of moving: the least moves first.
+/// The rank of a staged version in the order of moving: the lowest moves first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MoveRank {
     // The order of the fields is the order of the ranks.
@@ -22,10 +23,10 @@ pub struct MoveRank {
 }
 
 impl MoveRank {
-    /// After all others that are not hot.
+    /// Follows all other versions that are not hot.
     pub const LAST: Self = Self { is_hot: false, is_unprocessed: true, staged: Time::MAX };
 
-    /// The rank of a version that was staged at `staged`; `is_processed` says whether it was read through since.
+    /// The rank of a version that was staged at `staged`; `is_processed` is true if it was read through since.
     pub const fn new(order: MoveOrder, is_processed: bool, staged: Time) -> Self {
         let is_unprocessed = match order {
             MoveOrder::Processed => !is_processed,
@@ -34,13 +35,13 @@ impl MoveRank {
         Self { is_hot: false, is_unprocessed, staged }
     }
 
-    /// The same of a version that is hot.
+    /// The same rank for a hot version.
     #[must_use]
     pub const fn hot(self) -> Self {
         Self { is_hot: true, ..self }
     }
 
-    /// Whether it is that of a hot version.
+    /// True for a hot version.
     pub const fn is_hot(self) -> bool {
         self.is_hot
     }

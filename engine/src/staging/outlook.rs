@@ -1,32 +1,34 @@
-//! The outlook of a staged version: when it moves, by the very policy that the migrator follows. For people who ask.
+//! The outlook of a staged version for status reports: when it moves, by the same policy that the migrator follows.
 
 use crate::policy::MigrationPolicy;
 use crate::thermometer::Heat;
 use core::time::Duration;
 
-/// When a staged version moves, as far as that is known now.
+/// The time at which a staged version moves, as far as it is known now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outlook {
-    /// It is due: it moves as soon as its pack is full enough, and within this time at the latest if the rack takes it.
+    /// It is due: it moves as soon as its pack is full enough, and within this time at the latest if the rack accepts
+    /// it.
     Due {
         /// The time.
         within: Duration,
     },
-    /// It is due after this time; before that only for a threshold's sake.
+    /// It is due after this time; before that it moves only because of a threshold.
     DueIn(Duration),
-    /// It is due: it moves with the next pass of checks that comes to it.
+    /// It is due: it moves when the next pass of checks reaches it.
     WithChecks,
-    /// When the workshop is above its regular threshold, is idle and no client waits, or above its critical one.
+    /// It moves when the workshop is above its regular threshold, is idle and no client waits, or is above its critical
+    /// one.
     AboveRegular,
-    /// Only when the workshop is above its critical threshold.
+    /// It moves only when the workshop is above its critical threshold.
     AboveCritical,
 }
 
 impl Outlook {
-    /// Of a version of so many bytes that has been staged for `age`.
+    /// The outlook of a version of `bytes` bytes that has been staged for `age`.
     pub fn of(policy: &MigrationPolicy, heat: Heat, age: Duration, bytes: u64) -> Self {
         let scan = policy.scan_interval;
-        // A pack of its own waits for no other object.
+        // A version that fills a pack waits for no other object.
         let linger = if bytes >= policy.pack_bytes { Duration::ZERO } else { policy.linger };
         let due_for = |due_for: Duration| Self::Due { within: linger.saturating_sub(due_for).saturating_add(scan) };
         match (heat, policy.due_age) {

@@ -1,44 +1,45 @@
-//! Pacing: when the next block of a move is copied, and how fast new data is admitted meanwhile.
+//! Pacing: when the next block of a move is copied, and how fast new data is admitted in the meantime.
 //!
-//! SOHO blocks its storage while a move runs. Here a move is a row of blocks, and clients wait for one block at most:
+//! SOHO blocks its storage while a move runs. Here a move is a sequence of blocks, and clients wait for at most one
+//! block:
 //!
-//! 1. The workshop is idle once no client's request has been there for [`PacingPolicy::idle_after`]. While it is idle,
-//!    block follows block.
-//! 2. Between the thresholds, and while it is not idle, the next block waits until it is
-//!    ([`PacingPolicy::awaits_idle`]). Not so where the drives that it is copied to spin meanwhile, and others may not
-//!    (DESIGN.md, section 2; SOHO has one disk): there it goes on beside clients, for the least share of 3, and the
-//!    listing before it is what waits ([`super::idleness`]).
-//! 3. Above the critical threshold blocks go on beside clients, for a share of the time: after a block that took t the
-//!    next one waits t (1 - share) / share. The share grows from `busy_permille` at the critical threshold to all of
-//!    the time where the workshop is full.
-//! 4. Above the critical threshold each write is delayed: by the time that its bytes take to be moved, times
-//!    f / (1 - f), where f is how far the workshop is from critical (0) to full (1). So clients who want more than
-//!    moving frees are held at its rate half way between the two, and admission has slowed long before it stops, which
-//!    it does where there is no room.
+//! 1. The workshop is idle after [`PacingPolicy::idle_after`] without a client request. While it is idle, blocks follow
+//!    each other without pauses.
+//! 2. Between the thresholds, and while the workshop is not idle, the next block waits until it is
+//!    ([`PacingPolicy::awaits_idle`]). Exception: if the target drives spin meanwhile and keep other drives from
+//!    spinning (DESIGN.md, section 2; SOHO has one disk), the blocks continue beside clients, with the least share of
+//!    step 3, and the listing before the move waits instead ([`super::idleness`]).
+//! 3. Above the critical threshold blocks continue beside clients, for a share of the time: after a block that took t
+//!    the next one waits t (1 - share) / share. The share grows from `busy_permille` at the critical threshold to all
+//!    of the time when the workshop is full.
+//! 4. Above the critical threshold each write is delayed: by the time that moving its bytes takes, times f / (1 - f),
+//!    where f is the workshop's position between critical (0) and full (1). So clients that write faster than moving
+//!    frees space are held at its rate half way between the two. Admission slows long before it stops, which it does
+//!    when there is no room.
 //!
-//! Invariant: nothing here is counted in objects; time is an argument. A delay is never longer than [`DELAY_MAX`].
+//! Invariant: nothing here is counted in objects; time is an argument. No delay exceeds [`DELAY_MAX`].
 //!
-//! What is read for a check ([`super::checks`]) takes turns in the same way.
+//! Reads of checks ([`super::checks`]) are paced in the same way.
 //!
-//! Run by the reproduction of SOHO (`sim/src/soho/`), and by the server (`server/src/pacing.rs`) before each block of a
-//! migration write that it reads from the workshop, and at each PUT.
+//! Run by the reproduction of SOHO (`sim/src/soho/`), and by the server (`server/src/pacing.rs`) before each block that
+//! a migration write reads from the workshop, and at each PUT.
 
 use super::load::LoadMeter;
 use crate::event::Usage;
 use core::time::Duration;
 use model::{Time, transfer_time};
 
-/// No write is delayed for longer; where that is too short, admission stops.
+/// The longest delay of a write; if that is too short, admission stops.
 pub const DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// How moves are paced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacingPolicy {
-    /// Bytes that are copied at a time: what a client waits for at most, and what the warehouse seeks for.
+    /// Bytes per block: a client waits for at most one block, and the warehouse seeks once per block.
     pub block_bytes: u64,
-    /// The workshop is idle after so long without a client's request.
+    /// The workshop is idle after this long without a client request.
     pub idle_after: Duration,
-    /// The share of the time (in thousandths, above 0) that moving takes beside clients at the critical threshold.
+    /// The share of the time (in thousandths, above 0) that a move takes beside clients at the critical threshold.
     pub busy_permille: u32,
     /// The threshold above which blocks are copied beside clients and writes are delayed, in thousandths.
     pub critical_permille: u32,
@@ -46,39 +47,40 @@ pub struct PacingPolicy {
     pub awaits_idle: bool,
 }
 
-/// When a write may be taken in.
+/// The time at which a write may be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// After this delay, which may be none.
+    /// After this delay, which may be zero.
     After(Duration),
     /// Not before there is room.
     Stopped,
 }
 
-/// A block that was copied last: its end, and the time it took.
+/// The last copied block: its end, and its duration.
 #[derive(Clone, Copy, Debug)]
 struct Copied {
     end: Time,
     took: Duration,
 }
 
-/// Decides when the next block is copied, and when a write is taken in. See the head of this file.
+/// Decides when the next block is copied and when a write is admitted. See the head of this file.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     policy: PacingPolicy,
-    /// Requests of clients that are there, and were of late.
+    /// The present client requests and the recent load.
     load: LoadMeter,
-    /// When the last of them left.
+    /// The time at which the last request was answered.
     left: Time,
     last: Option<Copied>,
-    /// Bytes a second that moving frees, pauses counted; the newest block is a sixteenth of it.
+    /// Moving rate in bytes per second, pauses included; a moving average in which the newest block has a weight of
+    /// 1/16.
     drain_bytes_s: u64,
 }
 
 const WHOLE: u64 = 1000;
 
 impl Pacer {
-    /// A pacer of a workshop that nobody has used yet.
+    /// A pacer of an unused workshop.
     pub fn new(policy: PacingPolicy) -> Self {
         assert!(policy.block_bytes > 0, "a block holds something");
         assert!((1..=1000).contains(&policy.busy_permille), "a move beside clients goes on");
@@ -86,39 +88,39 @@ impl Pacer {
         Self { policy, load: LoadMeter::default(), left: Time::ZERO, last: None, drain_bytes_s: 0 }
     }
 
-    /// A client's request has come.
+    /// A client request has arrived.
     pub fn client_came(&mut self, now: Time) {
         self.load.came(now);
     }
 
-    /// A client's request was answered.
+    /// A client request was answered.
     pub fn client_left(&mut self, now: Time) {
         self.load.left(now);
         self.left = now;
     }
 
-    /// The share of the time, of late, in which a client's request was there, in thousandths.
+    /// The recent share of the time in which a client request was present, in thousandths.
     pub fn load_permille(&self, now: Time) -> u32 {
         self.load.permille(now)
     }
 
-    /// Whether the workshop is idle.
+    /// True if the workshop is idle.
     pub fn is_idle(&self, now: Time) -> bool {
         self.idle_from() <= now
     }
 
-    /// When the workshop is idle, or was from, if no request comes before; [`Time::MAX`] while one is there.
+    /// The start of the idle time, past or future, if no request arrives before; [`Time::MAX`] while one is present.
     pub fn idle_from(&self) -> Time {
         if self.load.clients() > 0 { Time::MAX } else { self.left + self.policy.idle_after }
     }
 
-    /// The bytes of a block.
+    /// The size of a block.
     pub fn block_bytes(&self) -> u64 {
         self.policy.block_bytes
     }
 
-    /// The earliest moment for the next block; [`Time::MAX`] is not before a request is answered. It holds until a
-    /// request comes or is answered, or the workshop's use changes.
+    /// The earliest time for the next block; [`Time::MAX`] means not before a request is answered. Valid until a
+    /// request arrives or is answered, or the workshop's usage changes.
     pub fn next_block(&self, now: Time, usage: Usage) -> Time {
         if self.is_idle(now) {
             return now;
@@ -136,10 +138,10 @@ impl Pacer {
         (end + Duration::from_nanos(rest as u64)).min(self.idle_from()).max(now)
     }
 
-    /// A block of `bytes`, which began at `began`, is copied.
+    /// A block of `bytes`, which was started at `began`, is copied.
     pub fn copied(&mut self, now: Time, began: Time, bytes: u64) {
         let took = now.since(began);
-        // Beside clients the pause before a block belongs to it; the time before a move began does not.
+        // Beside clients the pause before a block counts as part of it; the time before a move started does not.
         let since = self.last.map_or(began, |last| last.end).max(began - 16 * took);
         let rate = u128::from(bytes) * 1_000_000_000 / now.since(since).as_nanos().max(1);
         let rate = u64::try_from(rate).unwrap_or(u64::MAX).max(1);
@@ -150,13 +152,13 @@ impl Pacer {
         self.last = Some(Copied { end: now, took });
     }
 
-    /// A block, which began at `began`, is read for a check: it takes as much of the disk as one that is copied, and
-    /// frees nothing.
+    /// A block that was started at `began` is read for a check: it uses the disk like a copied block, and frees
+    /// nothing.
     pub fn checked(&mut self, now: Time, began: Time) {
         self.last = Some(Copied { end: now, took: now.since(began) });
     }
 
-    /// When a write of `bytes` may be taken in.
+    /// The time at which a write of `bytes` may be admitted.
     pub fn admission(&self, usage: Usage, bytes: u64) -> Admission {
         if usage.staged_bytes.saturating_add(bytes) > usage.capacity_bytes {
             return Admission::Stopped;
@@ -171,7 +173,7 @@ impl Pacer {
         Admission::After(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(DELAY_MAX))
     }
 
-    /// How far the workshop is above its critical threshold, of how much there is from there to full.
+    /// The bytes above the critical threshold, and the bytes from there to full.
     fn above_critical(&self, usage: Usage) -> (u128, u128) {
         let critical = u128::from(usage.capacity_bytes) * u128::from(self.policy.critical_permille) / u128::from(WHOLE);
         let span = (u128::from(usage.capacity_bytes) - critical).max(1);
@@ -254,7 +256,7 @@ mod tests {
         assert_eq!(pacer.admission(full(999), 2_000_000), Admission::Stopped);
     }
 
-    /// Clients who write as fast as they are let are held at the rate of moving, half way from critical to full.
+    /// Clients that write as fast as admitted are held at the rate of moving, half way from critical to full.
     #[test]
     fn a_workshop_under_pressure_settles_half_way() {
         let mut pacer = Pacer::new(PacingPolicy { busy_permille: 1000, ..POLICY });

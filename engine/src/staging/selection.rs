@@ -1,15 +1,16 @@
-//! Which staged versions a listing takes ([`Action::ListStaged`](crate::Action::ListStaged)).
+//! Selects the staged versions that a listing takes ([`Action::ListStaged`](crate::Action::ListStaged)).
 //!
-//! 1. What is due by a rule is taken, and counts first.
-//! 2. What is cold is taken in the order of moving until as many bytes are reached as were asked for.
-//! 3. If all of that makes fewer bytes than must go, hot versions are taken in the same order until it does not.
+//! 1. Versions that are due by a rule are taken, and are counted first.
+//! 2. Cold versions are taken in the order of moving until the requested bytes are reached.
+//! 3. If all of these make fewer bytes than must leave, hot versions are taken in the same order until they suffice.
 //!
-//! A world gives its versions in this order and asks which of them a listing takes then; it keeps none of them.
+//! A world passes its versions in this order, then asks which of them a listing takes; the selection stores none of
+//! them.
 
 use super::MoveRank;
 use crate::thermometer::Heat;
 
-/// Counts up to the last version that is taken. See the head of this file.
+/// Counts versions up to the last one that is taken. See the head of this file.
 #[derive(Clone, Copy, Debug)]
 pub struct Selection {
     coldest_bytes: Option<u64>,
@@ -20,41 +21,41 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// For what [`Action::ListStaged`](crate::Action::ListStaged) asks for.
+    /// For the parameters of [`Action::ListStaged`](crate::Action::ListStaged).
     pub fn new(coldest_bytes: Option<u64>, hot_bytes: u64) -> Self {
         assert!(coldest_bytes.is_some() || hot_bytes == 0, "hot versions move for a threshold's sake alone");
         let last = if coldest_bytes.is_none() { Some(MoveRank::LAST) } else { None };
         Self { coldest_bytes, hot_bytes, sum_bytes: 0, last }
     }
 
-    /// Whether versions that are due have to be counted at all, before any other.
+    /// True if due versions have to be counted at all, before any other.
     pub fn counts(&self) -> bool {
         self.coldest_bytes.is_some()
     }
 
-    /// So many bytes are due by a rule.
+    /// Counts the bytes of versions that are due by a rule.
     pub fn add_due(&mut self, bytes: u64) {
         self.sum_bytes = self.sum_bytes.saturating_add(bytes);
     }
 
-    /// Whether cold versions are still to be counted.
+    /// True while cold versions are still to be counted.
     pub fn wants_cold(&self) -> bool {
         self.coldest_bytes.is_some_and(|wanted| self.sum_bytes < wanted)
     }
 
-    /// Whether hot versions are, once all cold ones were.
+    /// True while hot versions are still to be counted, after all cold ones.
     pub fn wants_hot(&self) -> bool {
         self.wants_cold() && self.sum_bytes < self.hot_bytes
     }
 
-    /// The next version in the order of moving is taken.
+    /// Takes the next version in the order of moving.
     pub fn add(&mut self, rank: MoveRank, bytes: u64) {
         assert!(if rank.is_hot() { self.wants_hot() } else { self.wants_cold() }, "only what is wanted is counted");
         self.sum_bytes = self.sum_bytes.saturating_add(bytes);
         self.last = self.last.max(Some(rank));
     }
 
-    /// Whether a version is taken. Those of the last rank are taken alike.
+    /// True if a version is taken. All versions of the last rank are taken.
     pub fn takes(&self, heat: Heat, rank: MoveRank) -> bool {
         matches!(heat, Heat::Due(_)) || Some(rank) <= self.last
     }
@@ -70,7 +71,7 @@ mod tests {
 
     const DUE: Heat = Heat::Due(Duration::ZERO);
 
-    /// Counts versions of 10 bytes each, and answers with the numbers of those that are taken.
+    /// Counts versions of 10 bytes each, and returns the numbers of those that are taken.
     fn taken(coldest_bytes: Option<u64>, hot_bytes: u64, versions: &[(Heat, u64)]) -> Vec<u64> {
         let mut selection = Selection::new(coldest_bytes, hot_bytes);
         let rank = |heat: Heat, second| {

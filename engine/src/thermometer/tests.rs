@@ -67,7 +67,7 @@ fn a_clock_that_jumps_neither_cools_what_is_young_nor_keeps_what_is_old() {
     // Further back than the rule's age: it would wait until the clock is there again.
     let back = judge(100_000_000, 1_000);
     assert_eq!((back.standing, back.since_ms), (Standing::Due, 0));
-    // Ahead: all is older at once, as far as anybody knows.
+    // Ahead: all is older at once, as far as is known.
     assert_eq!(judge(1_000, 100_000_000).since_ms, 121_000);
     assert_eq!(judge(u64::MAX, u64::MAX).next.map(|next| next.at_ms), None, "the end of time is no overflow");
 }
@@ -99,7 +99,7 @@ fn all_tags_of_a_rule_must_be_there() {
     assert_eq!(judge(&[tag("a", "1"), tag("b", "3")]), Standing::Hot);
 }
 
-/// A thermometer by the words of its documentation, at one moment, without since and next.
+/// A naive thermometer that follows its documentation, at one time, without since and next.
 fn naive(thermometer: &Thermometer, facts: &Facts, now_ms: u64) -> (Standing, Option<usize>) {
     for (index, rule) in thermometer.rules.iter().enumerate() {
         let passed = |from_ms: u64, span: Duration| {
@@ -144,8 +144,8 @@ fn drawn_rule(rng: &mut Rng) -> Rule {
     }
 }
 
-/// Random rules and facts: what holds is what the naive thermometer says; since when, and what comes next, is what it
-/// says of every other moment.
+/// Random rules and facts: the rule that holds is that of the naive thermometer; since when it holds, and the next
+/// change, are what the naive thermometer returns for every other time.
 #[test]
 fn verdicts_are_those_of_a_naive_thermometer_at_every_moment() {
     let (mut changes, mut held) = (0, 0);
@@ -171,7 +171,7 @@ fn verdicts_are_those_of_a_naive_thermometer_at_every_moment() {
         if !thermometer.names(facts.bucket, facts.key, facts.bytes) {
             assert_eq!(verdict.standing, thermometer.unruled(), "seed {seed}");
         }
-        // While nothing that it is judged by lies ahead of the clock, its time only runs on.
+        // If no time in the facts is ahead of the clock, later times only make the object older.
         if now_ms < facts.created_ms.max(facts.read_ms.unwrap_or(0)) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! Puts records into an intake and prints what that took as one line of JSON: the contender of `tests/bench/stores.py`,
-//! which says which options there are.
+//! Puts records into an intake and prints the cost as one line of JSON: the contender of `tests/bench/stores.py`, which
+//! lists the options.
 //!
 //! ```console
 //! $ cargo build --release -p intake --example store
@@ -7,8 +7,8 @@
 //! $ tests/bench/stores.py --contender intake=$STORE --contender intake-log=$STORE
 //! ```
 //!
-//! A store whose name ends in `-log` never leaves its log: the difference is what transformation costs. Memory is held
-//! down by the size of a log (`--log-bytes`, 32 MiB unless given), whose index is in memory; `--buffer-bytes` and
+//! A store whose name ends in `-log` never leaves its log: the difference is the cost of transformation. The size of a
+//! log (`--log-bytes`, 32 MiB by default), whose index is in memory, limits the memory; `--buffer-bytes` and
 //! `--cache-bytes` have no meaning here.
 
 use intake::medium::Directory;
@@ -62,7 +62,7 @@ impl Settings {
 fn put_all(settings: &Settings, intake: &Intake) -> Vec<f64> {
     let write = |writer: u64| {
         let mut rng = Rng::for_thing(writer, 0);
-        // A slice of random bytes, another one for each put.
+        // A slice of random bytes, a different one for each put.
         let bytes: Vec<u8> = (0..settings.value_bytes + 4096).map(|_| rng.next_u64() as u8).collect();
         let mut took = Vec::new();
         for put in (writer..settings.puts).step_by(settings.writers as usize) {

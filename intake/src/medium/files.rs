@@ -6,12 +6,12 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The file by whose lock a second process is kept out.
+/// The file whose lock excludes a second process.
 const LOCK: &str = "intake.lock";
-/// What lies here are users' objects.
+/// The files hold users' objects.
 const OWNER_ONLY: u32 = 0o600;
 
-/// A directory of a file system, locked against other processes as long as it lives.
+/// A directory of a file system, locked against other processes as long as this exists.
 #[derive(Debug)]
 pub struct DirectoryOfFiles {
     path: PathBuf,
@@ -20,10 +20,10 @@ pub struct DirectoryOfFiles {
 }
 
 impl DirectoryOfFiles {
-    /// The directory at `path`, which is made if it is not there.
+    /// The directory at `path`, which is created if it does not exist.
     ///
     /// # Errors
-    /// Those of the file system, and [`io::ErrorKind::WouldBlock`] if another process has it.
+    /// The errors of the file system, and [`io::ErrorKind::WouldBlock`] if another process has the directory.
     pub fn open(path: &Path) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let lock = fs::File::options().create(true).append(true).mode(OWNER_ONLY).open(path.join(LOCK))?;
@@ -40,7 +40,7 @@ impl Directory for DirectoryOfFiles {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for found in fs::read_dir(&self.path)? {
-            // A name that is no text is none of ours.
+            // A name that is not UTF-8 does not belong to the intake.
             if let Ok(name) = found?.file_name().into_string()
                 && name != LOCK
             {

@@ -1,9 +1,9 @@
-//! Drives in memory that can crash: every write, sync and change of a name is noted in one journal, and
-//! [`World::crash`] builds what the drives may hold if power failed after any entry of it.
+//! Drives in memory that can crash: every write, sync and change of a name is recorded in one journal, and
+//! [`World::crash`] builds a possible content of the drives after a power failure at any entry of it.
 //!
-//! A crash is as harsh as [`crate::medium`] allows. Of what was not synced each write lasts, is lost, or lasts up to
-//! any byte, independently of the others; of changes of names that were not synced a prefix lasts, in their order.
-//! Faults ([`Fault`]) are set for each drive.
+//! A crash is as harsh as [`crate::medium`] allows. Each write that was not synced lasts, is lost, or lasts up to any
+//! byte, independently of the others; of the changes of names that were not synced a prefix lasts, in order. Faults
+//! ([`Fault`]) are set for each drive.
 
 use crate::medium::{Directory, File, SECTOR_BYTES};
 use model::Rng;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-/// What a drive does instead of its work.
+/// The fault of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// It works.
@@ -21,15 +21,15 @@ pub enum Fault {
     None,
     /// Every request fails.
     Broken,
-    /// Writes and syncs fail; what was written can be read.
+    /// Writes and syncs fail; reads work.
     ReadOnly,
     /// Writes find no room.
     Full,
-    /// Requests wait until the fault is another.
+    /// Requests wait until the fault changes.
     Hang,
 }
 
-/// Drives that share a journal. Clones are the same drives.
+/// Drives that share a journal. Clones refer to the same drives.
 #[derive(Clone, Debug, Default)]
 pub struct World(Arc<Shared>);
 
@@ -44,7 +44,7 @@ struct State {
     journal: Vec<Entry>,
     drives: Vec<DriveState>,
     files: Vec<Vec<u8>>,
-    /// Sectors of files that cannot be read.
+    /// Unreadable sectors of files.
     bad: BTreeSet<(usize, u64)>,
 }
 
@@ -91,17 +91,17 @@ impl World {
         Box::new(MemoryDirectory { world: self.clone(), drive })
     }
 
-    /// All drives; the home is none of them.
+    /// All drives, without the home.
     pub fn directories(&self) -> Vec<Box<dyn Directory>> {
         (0..self.home_drive()).map(|drive| self.directory(drive)).collect()
     }
 
-    /// The home of an intake, where its manifest is kept.
+    /// The home of an intake, where its manifest is stored.
     pub fn home(&self) -> Box<dyn Directory> {
         self.directory(self.home_drive())
     }
 
-    /// The number by which faults and files of the home are asked for.
+    /// The number of the home, for faults and files.
     pub fn home_drive(&self) -> usize {
         self.0.state.lock().drives.len() - 1
     }
@@ -117,7 +117,7 @@ impl World {
         self.0.fault_changed.notify_all();
     }
 
-    /// Whether `drive` is awake, and how often it was started.
+    /// True if `drive` is awake, and the number of times that it was started.
     pub fn power(&self, drive: usize) -> (bool, u64) {
         let state = self.0.state.lock();
         (state.drives[drive].awake, state.drives[drive].wakes)
@@ -129,7 +129,7 @@ impl World {
         state.drives[drive].names.iter().map(|(name, file)| (name.clone(), state.files[*file].clone())).collect()
     }
 
-    /// How many files with names that end like this have been made on `drive`, renamed ones not counted.
+    /// Number of files created on `drive` with names that end with `ending`, without renamed ones.
     pub fn made(&self, drive: usize, ending: &str) -> usize {
         let state = self.0.state.lock();
         let made = state.journal.iter().filter(|entry| match entry {
@@ -139,7 +139,7 @@ impl World {
         made.count()
     }
 
-    /// Changes bytes of a file behind everybody's back, durably, as rot does. The file must be there.
+    /// Changes bytes of a file durably and unnoticed, as rot does. The file must exist.
     pub fn corrupt(&self, drive: usize, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.0.state.lock();
         let file = state.drives[drive].names[name];
@@ -149,15 +149,14 @@ impl World {
         state.journal.push(Entry::Sync(file));
     }
 
-    /// A sector of 4,096 bytes of a file cannot be read from now on, until the file is removed. The file must be there.
+    /// Makes a sector of 4,096 bytes of a file unreadable, until the file is removed. The file must exist.
     pub fn spoil(&self, drive: usize, name: &str, sector: u64) {
         let mut state = self.0.state.lock();
         let file = state.drives[drive].names[name];
         state.bad.insert((file, sector));
     }
 
-    /// Puts a file with these bytes in the place of whatever has that name, or removes it, durably and behind
-    /// everybody's back.
+    /// Replaces the file of that name, if any, by a file with these bytes, or removes it, durably and unnoticed.
     pub fn put_file(&self, drive: usize, name: &str, bytes: Option<Vec<u8>>) {
         let mut state = self.0.state.lock();
         let mut changes = Vec::new();
@@ -178,14 +177,14 @@ impl World {
         state.journal.push(Entry::SyncNames(drive));
     }
 
-    /// What may be left if power fails after the first `position` entries of the journal. `position` is at most
-    /// [`Self::position`]. Faults are gone.
+    /// A possible state after a power failure that follows the first `position` entries of the journal. `position` is
+    /// at most [`Self::position`]. Faults are gone.
     #[must_use]
     pub fn crash(&self, position: usize, rng: &mut Rng) -> Self {
         self.left(position, |crash| crash.end(rng))
     }
 
-    /// The same if only the process dies: all that was written lasts.
+    /// As [`Self::crash`], if only the process dies: all written data lasts.
     #[must_use]
     pub fn kill(&self, position: usize) -> Self {
         self.left(position, Crash::end_whole)
@@ -201,7 +200,7 @@ impl World {
         Self(Arc::new(Shared { state: Mutex::new(after), fault_changed: Condvar::new() }))
     }
 
-    /// The state, once `drive` answers. Writes are refused if its fault says so.
+    /// The state, once `drive` answers. Writes are refused if its fault demands it.
     fn request(&self, drive: usize, writes: bool) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.0.state.lock();
         loop {
@@ -215,7 +214,7 @@ impl World {
     }
 }
 
-/// What is durable, and what is not yet.
+/// The durable content, and the changes that are not durable yet.
 struct Crash {
     names: Vec<BTreeMap<String, usize>>,
     unsynced_names: Vec<Vec<Names>>,
@@ -291,7 +290,7 @@ impl Crash {
 }
 
 impl State {
-    /// Notes what is there as durable, so that the world can crash again.
+    /// Records the present content as durable, so that the world can crash again.
     fn start_journal(&mut self) {
         for (drive, state) in self.drives.iter().enumerate() {
             for (name, file) in &state.names {

@@ -1,8 +1,8 @@
-//! A directory that is only looked at: files can be made, renamed and removed in it, and nothing of it happens to the
-//! directory below.
+//! A directory that is opened read-only: files can be created, renamed and removed in it, and the directory below stays
+//! unchanged.
 //!
-//! Memory: what is written to new files. Files of the directory below cannot be changed; whoever looks at a pool
-//! ([`crate::Config::is_look`]) never does.
+//! Memory: the data that is written to new files. Files of the directory below cannot be changed; a pool that is opened
+//! read-only ([`crate::Config::is_look`]) never changes them.
 
 use crate::medium::{Directory, File};
 use parking_lot::Mutex;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-/// What was changed over a directory.
+/// The changes over a directory.
 #[derive(Debug)]
 pub struct Overlay {
     below: Box<dyn Directory>,
@@ -19,7 +19,7 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// `below`, which stays as it is.
+    /// `below`, which stays unchanged.
     pub fn over(below: Box<dyn Directory>) -> Self {
         Self { below, changes: Mutex::default() }
     }

@@ -1,12 +1,12 @@
-//! How a shelf's drive is used: at once, or when it is the turn of background work.
+//! Access to a shelf's drive: at once, or when background work has its turn.
 
 use crate::drive::Drive;
 use std::io;
 
-/// How a drive is used.
+/// A way to use a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// At once, by nodes: single reads, for which a drive that sleeps is started.
+    /// At once, by nodes: single reads, which start a sleeping drive.
     Direct,
     /// At once, in large pieces: the stages of the rotation.
     Stage,
@@ -15,7 +15,7 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// Does a piece of work on `drive`.
+    /// Executes a piece of work on `drive`.
     pub(crate) fn run<T>(self, drive: &Drive, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match self {
             Self::Direct => drive.rouse()?,
@@ -25,7 +25,7 @@ impl Access {
         work()
     }
 
-    /// Bytes that are read at least, if there are so many.
+    /// Minimum number of bytes per read, if the file has them.
     pub(super) fn read_bytes(self) -> u32 {
         if self == Self::Direct { 0 } else { 1 << 20 }
     }

@@ -16,10 +16,10 @@ use crate::shelf::format::{
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// Bytes that are written at once.
+/// Bytes per write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Background work syncs what it has written so often that no sync takes long: others wait for the drive meanwhile.
+/// Bytes after which background work syncs, so that no sync takes long: other requests wait for the drive meanwhile.
 const SYNC_BYTES: u64 = 32 << 20;
 
 /// A shelf that is being written.
@@ -27,7 +27,7 @@ pub(crate) struct ShelfBuilder<'a> {
     drive: &'a Drive,
     file: Box<dyn File>,
     identity: Identity,
-    /// Bytes that were not written yet, and where they belong.
+    /// Bytes that were not written yet, and their offset.
     buffer: Vec<u8>,
     written: u64,
     synced: u64,
@@ -40,7 +40,7 @@ pub(crate) struct ShelfBuilder<'a> {
 }
 
 impl<'a> ShelfBuilder<'a> {
-    /// Begins a shelf on `drive`, under the name of one that is not complete.
+    /// Starts a shelf on `drive`, under the name of an unfinished one.
     pub(crate) fn begin(drive: &'a Drive, identity: Identity, access: Access) -> io::Result<Self> {
         let create = || drive.directory.create(&Name::Unfinished(identity.file).to_string());
         let file = access.run(drive, create)?;
@@ -51,7 +51,7 @@ impl<'a> ShelfBuilder<'a> {
         Ok(Self { drive, file, identity, buffer, written, synced, leaf, levels, footer, tail, access })
     }
 
-    /// Adds a record with a key above all before. `value_crc` is the CRC-32C of its value.
+    /// Adds a record with a key above all earlier ones. `value_crc` is the CRC-32C of its value.
     pub(crate) fn add(&mut self, record: &Record<'_>, value_crc: u32) -> io::Result<()> {
         assert!(record.kind != Kind::Forget, "masks belong in the tail");
         let is_first = self.footer.records == 0;
@@ -82,14 +82,14 @@ impl<'a> ShelfBuilder<'a> {
         self.footer.records
     }
 
-    /// Takes note of what its sources had, and nobody can read any more.
+    /// Records a part of its sources that can no longer be read.
     pub(crate) fn lose(&mut self, part: LostPart) {
         if !self.tail.lost.contains(&part) {
             self.tail.lost.push(part);
         }
     }
 
-    /// Completes the shelf and makes it durable, still under the name of one that is not complete.
+    /// Completes the shelf and makes it durable, still under the name of an unfinished one.
     pub(crate) fn finish(mut self, masks: Vec<Mask>, superseded: Vec<FileId>) -> io::Result<()> {
         self.end_leaf()?;
         self.end_levels();
@@ -112,12 +112,12 @@ impl<'a> ShelfBuilder<'a> {
         })
     }
 
-    /// Where the next byte goes.
+    /// The offset of the next byte.
     fn offset(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
 
-    /// Writes what is buffered if it is so much.
+    /// Writes the buffer if it has at least `least` bytes.
     fn flush(&mut self, least: usize) -> io::Result<()> {
         if self.buffer.len() >= least {
             self.access.run(self.drive, || self.file.write_at(&self.buffer, self.written))?;
@@ -139,7 +139,7 @@ impl<'a> ShelfBuilder<'a> {
         self.flush(WRITE_BYTES)
     }
 
-    /// Adds a child to the open node of `level`. A node that is full is written and becomes a child itself.
+    /// Adds a child to the open node of `level`. A full node is written and becomes a child itself.
     fn add_child(&mut self, mut level: usize, mut child: Child) {
         loop {
             if self.levels.len() == level {
@@ -164,7 +164,7 @@ impl<'a> ShelfBuilder<'a> {
             let children = std::mem::take(&mut self.levels[level]);
             let is_top = level + 1 == self.levels.len();
             match &children[..] {
-                // One node below a root of its own needs none.
+                // A root above a single node is not needed.
                 [only] if is_top => {
                     (self.footer.root, self.footer.levels) = (only.extent, level as u8);
                     return;

@@ -1,8 +1,8 @@
-//! The edges of a shelf: its header, and its footer and tail, both of which stand twice.
+//! The edges of a shelf: its header, and its footer and tail, which exist twice.
 //!
-//! One footer and one tail are enough. A damaged header is none the worse where a footer says whose the file is. The
-//! footer is looked for where the file ends, and, if it is not there, some way back from it: a file may have grown.
-//! Whatever of the edges is damaged, the shelf is worn, and is written anew as background work.
+//! One footer and one tail are enough. A damaged header does no harm if a footer identifies the file. The footer is
+//! looked for at the end of the file and, if it is not there, some way before it: a file may have grown. If any edge is
+//! damaged, the shelf is worn, and is rewritten as background work.
 
 use crate::bytes::{Damage, crc32c};
 use crate::error::ReadError;
@@ -11,16 +11,16 @@ use crate::names::Identity;
 use crate::shelf::format::{EDGE_BYTES, FOOTER, Footer, Tail, check_header};
 use std::io;
 
-/// How far back from its end a footer is looked for.
+/// Distance from the end in which a footer is looked for.
 const SEARCH_BYTES: u64 = 8 << 20;
 
-/// Bytes of a search that are read at once.
+/// Bytes per read of a search.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// The edges of a shelf, as far as they can be read.
+/// The readable edges of a shelf.
 pub(super) struct Edges {
     pub(super) header: Result<(), Damage>,
-    /// Whether all of it is as it was written.
+    /// True if all of it is as it was written.
     pub(super) is_whole: bool,
     pub(super) footer: Option<Footer>,
     pub(super) tail: Option<Tail>,
@@ -32,7 +32,7 @@ pub(super) fn read(medium: &dyn File, identity: Identity, bytes: u64) -> Result<
     let last = bytes.saturating_sub(EDGE_BYTES);
     let found = match Footer::decode(&piece(medium, last, bytes - last)?, identity, last) {
         Ok(footer) => Some(footer),
-        // A shelf of a version to come is left alone. Only here: further back the bytes may be a value's.
+        // A shelf of a later version is left alone. Only here: further back the bytes may belong to a value.
         Err(damage @ Damage::Version(_)) => return Err(damage.into()),
         Err(_) => find(medium, identity, bytes.saturating_sub(SEARCH_BYTES), bytes)?,
     };
@@ -67,7 +67,7 @@ impl Edges {
     }
 }
 
-/// The last footer of the shelf that lies from `from` on and before `to`, at a multiple of 8.
+/// The last footer of the shelf from `from` on and before `to`, at a multiple of 8.
 fn find(medium: &dyn File, identity: Identity, from: u64, to: u64) -> Result<Option<Footer>, ReadError> {
     let mut end = to;
     while end > from {
@@ -83,12 +83,12 @@ fn find(medium: &dyn File, identity: Identity, from: u64, to: u64) -> Result<Opt
     Ok(None)
 }
 
-/// The footer that `bytes` of the file at `at` begin with.
+/// The footer at the start of `bytes`, which are at `at` in the file.
 pub(super) fn footer_at(bytes: &[u8], identity: Identity, at: u64) -> Option<Footer> {
     bytes.starts_with(&FOOTER).then(|| Footer::decode(bytes, identity, at).ok()).flatten()
 }
 
-/// So many bytes of a file; sectors that cannot be read are zeros. One that is shorter is damaged.
+/// `length` bytes of a file; unreadable sectors are zeros. A shorter file is damaged.
 pub(super) fn piece(medium: &dyn File, at: u64, length: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = vec![0; length as usize];
     match read_past_bad_sectors(medium, &mut bytes, at) {

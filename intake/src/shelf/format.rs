@@ -9,8 +9,8 @@ use crate::record::Sequence;
 /// The version of headers.
 const VERSION: u32 = 1;
 
-/// The version of footers that is written. Versions 1 and 2 are read as well: they stand once, as their tails do, which
-/// say nothing of what was lost. Version 1 has no trailers.
+/// The written version of footers. Versions 1 and 2 are also read: their footers and tails exist once, and the tails
+/// have no lost parts. Version 1 has no trailers.
 pub(super) const FOOTER_VERSION: u32 = 3;
 
 /// The first version with two footers and two tails.
@@ -23,16 +23,16 @@ const NODE: [u8; 4] = *b"LNOD";
 /// Bytes of the header and of the footer.
 pub(super) const EDGE_BYTES: u64 = BLOCK_BYTES as u64;
 
-/// Bytes of a leaf or an inner node at which it is complete; one record or two children may make it larger.
+/// Size in bytes at which a leaf or an inner node is complete; one record or two children may make it larger.
 pub(super) const NODE_BYTES: usize = 16 << 10;
 
 /// Bytes of the head of an inner node.
 const NODE_HEAD_BYTES: usize = 32;
 
-/// Bytes of an inner node that are believed.
+/// Maximum accepted bytes of an inner node.
 const BODY_BYTES_MAX: u32 = 1 << 20;
 
-/// Levels of inner nodes at most: two children each would be enough for any file.
+/// Maximum number of levels of inner nodes: with only two children each this would suffice for any file.
 const LEVELS_MAX: u8 = 40;
 
 pub(super) fn encode_header(identity: Identity) -> Vec<u8> {
@@ -45,14 +45,14 @@ pub(super) fn check_header(bytes: &[u8], identity: Identity) -> Result<(), Damag
     fields.end()
 }
 
-/// Where a node lies.
+/// The place of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) offset: u64,
     pub(super) bytes: u32,
 }
 
-/// A child of an inner node: the first key below it, and where it lies.
+/// A child of an inner node: the first key below it, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Child {
     pub(super) first: Vec<u8>,
@@ -65,7 +65,7 @@ impl Child {
     }
 }
 
-/// An inner node of `level` (1 has leaves below it).
+/// An inner node of `level` (level 1 has leaves below it).
 pub(super) fn encode_node(children: &[Child], level: u8, stamp: u64) -> Vec<u8> {
     let mut body = Vec::with_capacity(NODE_BYTES + 1024);
     for child in children {
@@ -86,7 +86,7 @@ pub(super) fn encode_node(children: &[Child], level: u8, stamp: u64) -> Vec<u8> 
     node
 }
 
-/// The length of the inner node that `bytes` begin with, if its head is one of the file of `stamp`.
+/// The length of the inner node at the start of `bytes`, if its head belongs to the file of `stamp`.
 pub(super) fn node_bytes(bytes: &[u8], stamp: u64) -> Option<u64> {
     let head = bytes.get(..NODE_HEAD_BYTES - 4).filter(|head| head.starts_with(&NODE))?;
     let mut fields = Fields(&bytes[8..]);
@@ -131,14 +131,14 @@ pub(super) fn decode_node(bytes: &[u8], level: u8, stamp: u64) -> Result<Vec<Chi
     Ok(children)
 }
 
-/// The tail: masks, the files that are superseded, and what was lost.
+/// The tail: masks, superseded files, and lost parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tail {
     pub(super) masks: Vec<Mask>,
     pub(super) superseded: Vec<FileId>,
-    /// The first and the last key; empty if there are no records.
+    /// The first and the last key; empty if the shelf has no records.
     pub(super) keys: (Vec<u8>, Vec<u8>),
-    /// What the sources of this shelf had, and nobody could read any more.
+    /// Parts of this shelf's sources that could no longer be read.
     pub(super) lost: Vec<LostPart>,
 }
 
@@ -154,7 +154,7 @@ impl Tail {
         out.extend_from_slice(&(self.lost.len() as u32).to_le_bytes());
         for part in &self.lost {
             out.extend_from_slice(&part.max.0.to_le_bytes());
-            // No key is empty, so two empty ones stand for any.
+            // No key is empty, so two empty ones mean any key.
             let (first, last) = part.keys.as_ref().map_or((&[][..], &[][..]), |(first, last)| (first, last));
             put_text(&mut out, first);
             put_text(&mut out, last);
@@ -186,10 +186,10 @@ impl Tail {
 }
 
 /// The trailers of the keys of a shelf, from the smallest to the largest. The trailer of a key is its last 8 bytes, as
-/// a number, big-endian; a shorter key has none.
+/// a big-endian number; a shorter key has none.
 ///
-/// Keys that end with a number which grows with time lie in few shelves each, however random the rest of them is, and a
-/// reader need not ask the others.
+/// Keys that end with a number which grows with time are each in few shelves, however random the rest of the key is,
+/// and a reader need not ask the other shelves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trailers {
     min: u64,
@@ -197,9 +197,9 @@ pub(crate) struct Trailers {
 }
 
 impl Trailers {
-    /// Of no keys.
+    /// Trailers of no keys.
     pub(super) const NONE: Self = Self { min: u64::MAX, max: 0 };
-    /// Of any.
+    /// Trailers of any keys.
     const ANY: Self = Self { min: 0, max: u64::MAX };
 
     pub(crate) fn of(key: &[u8]) -> Option<u64> {
@@ -212,12 +212,12 @@ impl Trailers {
         }
     }
 
-    /// One more than the largest; 0 if there are none. As large as a number can be if it is not known.
+    /// One more than the largest; 0 without trailers. The largest possible number if it is not known.
     pub(super) fn end(self) -> u64 {
         if self.min > self.max { 0 } else { self.max.saturating_add(1) }
     }
 
-    /// Whether `key` may be one of these keys.
+    /// True if `key` may be one of these keys.
     pub(super) fn may_have(&self, key: &[u8]) -> bool {
         Self::of(key).is_none_or(|trailer| (self.min..=self.max).contains(&trailer))
     }
@@ -236,12 +236,12 @@ pub(super) struct Footer {
     pub(super) version: u32,
     /// Levels of inner nodes; 0 is a leaf as the root.
     pub(super) levels: u8,
-    /// The root; of 0 bytes if there are no records.
+    /// The root; 0 bytes long if the shelf has no records.
     pub(super) root: Extent,
     pub(super) tail: Extent,
     pub(super) tail_crc: u32,
     pub(super) records: u64,
-    /// The smallest and the largest number of a record; 0 if there are none.
+    /// The smallest and the largest number of a record; 0 if the shelf has no records.
     pub(super) sequences: (Sequence, Sequence),
     /// The trailers of its keys.
     pub(super) trailers: Trailers,
@@ -264,7 +264,7 @@ impl Footer {
         })
     }
 
-    /// The footer `bytes`, which lie at `at`.
+    /// The footer `bytes`, which are at offset `at`.
     pub(super) fn decode(bytes: &[u8], identity: Identity, at: u64) -> Result<Self, Damage> {
         let (version, mut fields) = open_block_of(bytes, FOOTER)?;
         if !(1..=FOOTER_VERSION).contains(&version) {
@@ -285,14 +285,14 @@ impl Footer {
         };
         fields.end()?;
         let footer = Self { version, levels, root, tail, tail_crc, records, sequences, trailers };
-        // No file is so long that a sum of these overflows.
+        // No file is long enough for a sum of these to overflow.
         if tail.offset > i64::MAX as u64 || !footer.places().footers.contains(&at) {
             return Err(Damage::Field("place"));
         }
         Ok(footer)
     }
 
-    /// Where footer and tail lie, and both again.
+    /// The places of footer and tail, and of their copies.
     pub(super) fn places(&self) -> Places {
         let (begin, bytes) = (self.tail.offset, u64::from(self.tail.bytes));
         if self.version < TWICE {
@@ -305,8 +305,8 @@ impl Footer {
     }
 }
 
-/// Where the tails and the footers of a shelf lie. Of the second ones none shares a page of 4 KiB with anything else,
-/// so that a page that is damaged, or an end that is cut off, leaves one of each.
+/// The places of the tails and the footers of a shelf. The second copies share no page of 4 KiB with anything else, so
+/// a damaged page, or a cut end, leaves one of each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     pub(super) tails: [u64; 2],

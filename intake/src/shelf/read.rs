@@ -1,7 +1,8 @@
 //! Reading a shelf: one key, or keys in order.
 //!
-//! A shelf that turns out to be damaged says so ([`Shelf::is_suspect`]), and is from then on another one, which is read
-//! by a survey ([`crate::shelf::salvage`]): [`Shelf::surveyed`]. So no reader sees one whose contents change.
+//! A shelf that turns out to be damaged is marked ([`Shelf::is_suspect`]), and is replaced by one that is read
+//! according to a survey ([`crate::shelf::salvage`]): [`Shelf::surveyed`]. So no reader sees a shelf with changing
+//! content.
 
 use crate::bytes::Damage;
 use crate::drive::Drive;
@@ -20,7 +21,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes of a node that are believed: a leaf of one record with the longest key, entry and value.
+/// Maximum accepted bytes of a node: a leaf of one record with the longest key, entry and value.
 const NODE_BYTES_MAX: u32 = 1 << 30;
 
 /// A shelf.
@@ -34,30 +35,30 @@ pub(crate) struct Shelf {
     identity: Identity,
     footer: Footer,
     tail: Tail,
-    /// Where its records lie, if its nodes are not used.
+    /// The places of its records, if its nodes are not used.
     survey: Option<Survey>,
-    /// How much of its edges is damaged.
+    /// The damage to its edges.
     wear: Wear,
-    /// Something of it was read that is damaged; and that was said.
+    /// A part of it was read and found damaged; and that was reported.
     suspect: AtomicBool,
     reported: AtomicBool,
-    /// No number that was lost is above this one.
+    /// No lost number is above this one.
     bound: AtomicU64,
 }
 
-/// How much of the edges is damaged.
+/// The amount of damage to the edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wear {
     None,
     Some,
-    /// No footer can be read, so nobody knows how many records there were.
+    /// No footer can be read, so the number of records is unknown.
     Footer,
-    /// No tail can be read, so nobody knows what was forgotten.
+    /// No tail can be read, so the forgotten ranges are unknown.
     Tail,
 }
 
 impl Shelf {
-    /// Opens a shelf: three reads, unless so much of it is damaged that it has to be surveyed.
+    /// Opens a shelf: three reads, unless it is so damaged that it must be surveyed.
     pub(crate) fn open(drive: &Arc<Drive>, medium: Box<dyn File>, identity: Identity) -> Result<Self, ReadError> {
         let medium = Arc::<dyn File>::from(medium);
         let bytes = medium.bytes()?;
@@ -96,7 +97,7 @@ impl Shelf {
         Self { file, drive, bytes, medium, identity, footer, tail, survey, wear, suspect, reported, bound }
     }
 
-    /// The same, which is read without its nodes from now on: what of it cannot be read is known, and lost. Reads all.
+    /// The same shelf, read without its nodes from now on: its unreadable parts are known, and lost. Reads everything.
     pub(crate) fn surveyed(&self, access: Access) -> Result<Self, ReadError> {
         let survey = self.survey(access)?;
         let Self { file, bytes, identity, footer, wear, .. } = *self;
@@ -116,7 +117,7 @@ impl Shelf {
         Surveyed { drive, medium, identity, bytes, footer, tail, access }.survey()
     }
 
-    /// The same, read by `survey`.
+    /// The same shelf, read according to `survey`.
     fn with(mut self, mut survey: Survey) -> Self {
         if self.wear == Wear::Footer {
             (self.footer.sequences, self.footer.trailers) = (survey.sequences, survey.trailers);
@@ -125,47 +126,46 @@ impl Shelf {
         if matches!(self.wear, Wear::Footer | Wear::Tail) {
             self.tail.keys = std::mem::take(&mut survey.keys);
         }
-        // All runs are children of one node, which is not in the file.
+        // All runs are children of one node that is not in the file.
         self.footer.root = Extent { offset: 0, bytes: survey.runs.len().min(1) as u32 };
         self.footer.levels = 1;
         self.survey = Some(survey);
         self
     }
 
-    /// Whether it turned out to be damaged, and is read as before nevertheless.
+    /// True if it turned out to be damaged, and is still read as before.
     pub(crate) fn is_suspect(&self) -> bool {
         self.suspect.load(Ordering::Acquire)
     }
 
-    /// The same, only once.
+    /// The same, but true only once.
     pub(crate) fn turned_suspect(&self) -> bool {
         self.is_suspect() && !self.reported.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether something of it is damaged, so that it is to be written anew.
+    /// True if it has damage, so that it must be rewritten.
     pub(crate) fn is_worn(&self) -> bool {
         self.wear != Wear::None || self.survey.is_some()
     }
 
-    /// Whether its survey met records out of their order, and left out whole ones perhaps: nothing is written in its
-    /// place.
+    /// True if its survey found records out of order, and so may have left out whole ones: it is not rewritten.
     pub(crate) fn is_disordered(&self) -> bool {
         self.survey.as_ref().is_some_and(|survey| survey.is_disordered)
     }
 
-    /// Whether nobody can say which keys it forgot.
+    /// True if the ranges that it forgot are unknown.
     pub(crate) fn is_blind(&self) -> bool {
         matches!(self.wear, Wear::Footer | Wear::Tail)
     }
 
-    /// What was lost, be it by itself or by what it was made of.
+    /// Its lost parts, both its own and those of its sources.
     pub(crate) fn lost(&self) -> Vec<LostPart> {
         let found = self.survey.iter().flat_map(|survey| &survey.lost);
         let bound = Sequence(self.bound.load(Ordering::Relaxed));
         found.chain(&self.tail.lost).map(|part| LostPart { max: part.max.min(bound), ..part.clone() }).collect()
     }
 
-    /// What a survey found to be lost, for people.
+    /// The losses that a survey found, for people.
     pub(crate) fn losses(&self) -> Vec<Loss> {
         let Some(survey) = &self.survey else { return Vec::new() };
         let (file, drive, missing) = (self.file, self.drive.uuid, survey.missing.unwrap_or(0));
@@ -179,27 +179,27 @@ impl Shelf {
         survey.lost.iter().map(loss).collect()
     }
 
-    /// No number above `last` was given when it was lost.
+    /// Notes that no number above `last` had been given at the time of the loss.
     pub(crate) fn bound(&self, last: Sequence) {
         self.bound.fetch_min(last.0, Ordering::Relaxed);
     }
 
     /// The largest number that it says was given.
     pub(crate) fn last(&self) -> Sequence {
-        // Who forgets has a number above all that he forgets.
+        // A change that forgets has a number above all that it forgets.
         let masks = self.tail.masks.iter().map(|mask| Sequence(mask.up_to.0.saturating_add(1)));
         let lost = self.tail.lost.iter().map(|part| part.max);
         masks.chain(lost).fold(self.footer.sequences.1, Sequence::max)
     }
 
-    /// It was found to be damaged.
+    /// Marks it as damaged.
     fn damaged(&self, damage: Damage) -> ReadError {
         self.suspect.store(true, Ordering::Release);
         damage.into()
     }
 
-    /// Opens a shelf that is complete but has not its name yet. Its drive is read, and not memory,
-    /// where the medium can do so.
+    /// Opens a complete shelf that does not have its name yet. Reads come from its drive, not from memory, if the
+    /// medium can do so.
     pub(crate) fn open_unfinished(drive: &Arc<Drive>, identity: Identity) -> Result<Self, ReadError> {
         let medium = drive.directory.open(&Name::Unfinished(identity.file).to_string())?;
         medium.drop_cached();
@@ -207,7 +207,7 @@ impl Shelf {
         if shelf.is_worn() { Err(Damage::Checksum.into()) } else { Ok(shelf) }
     }
 
-    /// Reads all of it, as a proof that it can be read. `step` is called for each record.
+    /// Reads all of it, to prove that it can be read. `step` is called for each record.
     pub(crate) fn verify(self: &Arc<Self>, access: Access, step: impl Fn() -> io::Result<()>) -> Result<(), ReadError> {
         let mut cursor = self.cursor(&[], access)?;
         let mut records = 0;
@@ -238,12 +238,12 @@ impl Shelf {
         self.footer.sequences
     }
 
-    /// The records that can be read, as far as is known: after a survey fewer than were written, which the footer says.
+    /// The number of readable records, as far as it is known: after a survey fewer than the footer's number.
     pub(crate) fn records(&self) -> u64 {
         self.survey.as_ref().map_or(self.footer.records, |survey| survey.records)
     }
 
-    /// Whether `key` lies between its first and its last key, and ends as its keys do.
+    /// True if `key` is between its first and its last key, and ends as its keys do.
     pub(crate) fn may_have(&self, key: &[u8]) -> bool {
         self.footer.trailers.may_have(key) && self.keys().is_some_and(|(first, last)| first <= key && key <= last)
     }
@@ -258,7 +258,7 @@ impl Shelf {
         self.cursor(key, Access::Direct)
     }
 
-    /// The same, for all that follows to be read.
+    /// As [`Self::from`], with `access`, for reading everything that follows.
     pub(crate) fn cursor(self: &Arc<Self>, key: &[u8], access: Access) -> Result<Cursor, ReadError> {
         let window = Window { access, begin: 0, bytes: Vec::new() };
         let (shelf, path, leaf, head) = (Arc::clone(self), Vec::new(), Vec::new(), Cell::default());
@@ -274,8 +274,8 @@ impl Shelf {
         Ok(cursor)
     }
 
-    /// Bytes of leaves that lie wholly in the range of `mask`, which is more than what it hides if there are newer
-    /// versions among them. Reads inner nodes only, as background work.
+    /// Bytes of leaves that are entirely in the range of `mask`; more than it hides if newer versions are among them.
+    /// Reads only inner nodes, as background work.
     pub(crate) fn bytes_in(&self, mask: &Mask) -> Result<u64, ReadError> {
         let mut window = Window { access: Access::Background, begin: 0, bytes: Vec::new() };
         if self.footer.levels == 0 {
@@ -288,7 +288,7 @@ impl Shelf {
         let children = self.node(window, node, level)?;
         let mut bytes = 0;
         for (at, child) in children.iter().enumerate() {
-            // Keys below a child end before the next one begins.
+            // The keys below a child end before the next child begins.
             let end = children.get(at + 1).map(|next| next.first.as_slice());
             let begins_after = mask.to.as_deref().is_some_and(|to| child.first.as_slice() >= to);
             if begins_after || end.is_some_and(|end| end <= mask.from.as_slice()) {
@@ -320,7 +320,7 @@ impl Shelf {
             let ahead = extent.offset + u64::from(window.access.read_bytes());
             let length = end.max(ahead.min(self.footer.tail.offset)) - extent.offset;
             window.begin = extent.offset;
-            // Only what it grows by is cleared: all of it is overwritten.
+            // Only the growth is cleared: all of it is overwritten.
             window.bytes.resize(length as usize, 0);
             let read = window
                 .access
@@ -336,14 +336,14 @@ impl Shelf {
     }
 }
 
-/// The piece of a shelf that was read last.
+/// The last piece of a shelf that was read.
 struct Window {
     access: Access,
     begin: u64,
     bytes: Vec<u8>,
 }
 
-/// A place in a shelf. Memory: two leaves, or a MiB if so much is read at once, and an inner node for each level.
+/// A place in a shelf. Memory: two leaves, or a MiB for reads of that size, and an inner node for each level.
 pub(crate) struct Cursor {
     shelf: Arc<Shelf>,
     window: Window,
@@ -351,7 +351,7 @@ pub(crate) struct Cursor {
     path: Vec<(Arc<Vec<Child>>, usize)>,
     leaf: Vec<u8>,
     at: usize,
-    /// The head of the record at this place, once that was verified.
+    /// The head of the record at this place, once it was verified.
     head: Cell<Option<Head>>,
 }
 
@@ -361,7 +361,7 @@ impl Cursor {
         Ok(self.head_and_record()?.map(|(_, record)| record))
     }
 
-    /// The same, and its head.
+    /// The record at this place with its head.
     pub(crate) fn head_and_record(&self) -> Result<Option<(Head, Record<'_>)>, ReadError> {
         let Some(bytes) = self.leaf.get(self.at..).filter(|bytes| !bytes.is_empty()) else { return Ok(None) };
         if let Some(head) = self.head.get() {
@@ -392,7 +392,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Goes from the node at `extent` down to the leaf that may have `key`.
+    /// Descends from the node at `extent` to the leaf that may have `key`.
     fn descend(&mut self, mut extent: Extent, level: u8, key: &[u8]) -> Result<(), ReadError> {
         for level in (1..=level).rev() {
             let children = self.shelf.node(&mut self.window, extent, level)?;

@@ -1,20 +1,20 @@
-//! The survey of a shelf: where its whole records lie, found by reading it from front to back.
+//! The survey of a shelf: finds the places of its whole records by reading it from front to back.
 //!
-//! Records describe themselves: they say which file they belong to, what their key is, how long they are, and have
-//! their checksums. So a shelf is read without its nodes, its tail or its footer, and what of it is damaged costs
-//! itself alone:
+//! Records describe themselves: they have the stamp of their file, their key, their length and their checksums. So a
+//! shelf can be read without its nodes, its tail or its footer, and damage costs only the damaged parts:
 //!
 //! 1. A record with a damaged value and a whole key is one lost version of that key.
-//! 2. What lies between two whole records and is no inner node is a **gap**: what had keys between theirs may be lost.
-//! 3. If a footer says how many records there were, and all of them were found, a gap was an inner node.
+//! 2. Bytes between two whole records that are not an inner node are a **gap**: keys between theirs may be lost.
+//! 3. If a footer has the number of records, and all of them were found, a gap was an inner node.
 //!
 //! A whole record is never lost to a gap, and a damaged one always counts as lost.
 //!
-//! **What only tails say is not found.** If both tails are damaged, ranges that were forgotten may show again: records
-//! that nobody refers to, for a caller who has a catalog. And dead files that were not removed yet may count again.
+//! **The information that is only in tails is not found.** If both tails are damaged, forgotten ranges may show again:
+//! for a caller with a catalog these are unreferenced records. And dead files that were not removed yet may count
+//! again.
 //!
-//! Memory: one record, a MiB, 65,536 runs of records at most, and 1,024 lost parts; if there are more, neighbours are
-//! one.
+//! Memory: one record, a MiB, at most 65,536 runs of records, and 1,024 lost parts; if there are more, neighbours are
+//! combined.
 
 use crate::drive::Drive;
 use crate::error::ReadError;
@@ -27,36 +27,36 @@ use crate::shelf::edges::{footer_at, piece};
 use crate::shelf::format::{Child, EDGE_BYTES, Extent, Footer, NODE_BYTES, Tail, Trailers, node_bytes};
 use std::sync::Arc;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Runs of records at most.
+/// Maximum number of runs of records.
 const RUNS_MAX: u64 = 65_536;
 
-/// Lost parts at most.
+/// Maximum number of lost parts.
 const LOST_MAX: usize = 1024;
 
-/// What was found.
+/// The result of a survey.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Survey {
-    /// Runs of whole records, like leaves. None of them has anything else in it.
+    /// Runs of whole records, like leaves. They have nothing else in them.
     pub(super) runs: Arc<Vec<Child>>,
     pub(super) lost: Vec<LostPart>,
     pub(super) records: u64,
-    /// How many records are lost, if that is known.
+    /// The number of lost records, if it is known.
     pub(super) missing: Option<u64>,
     /// The smallest and the largest number of a record.
     pub(super) sequences: (Sequence, Sequence),
     pub(super) trailers: Trailers,
     /// The first and the last key.
     pub(super) keys: (Vec<u8>, Vec<u8>),
-    /// A footer that was met on the way.
+    /// A footer that was found on the way.
     pub(super) footer: Option<Footer>,
-    /// Whether a key was not above all before: something was written to a place that is not its own.
+    /// True if a key was not above all earlier ones: something was written to a wrong place.
     pub(super) is_disordered: bool,
 }
 
-/// A shelf that is surveyed.
+/// A shelf in a survey.
 pub(super) struct Surveyed<'a> {
     pub(super) drive: &'a Drive,
     pub(super) medium: &'a dyn File,
@@ -68,20 +68,20 @@ pub(super) struct Surveyed<'a> {
     pub(super) access: Access,
 }
 
-/// What lies at a place.
+/// The content of a place.
 enum Found {
     /// A whole record of this key.
     Record(Head, Vec<u8>),
     /// A record of this key whose value is damaged.
     Value(Head, Vec<u8>),
-    /// So many bytes of an inner node.
+    /// This number of bytes of an inner node.
     Node(u64),
-    /// So many bytes that are nothing.
+    /// This number of meaningless bytes.
     Nothing(u64),
 }
 
 impl Surveyed<'_> {
-    /// Reads it.
+    /// Surveys the shelf.
     pub(super) fn survey(&self) -> Result<Survey, ReadError> {
         let end = self.footer.map_or(self.bytes, |footer| footer.tail.offset.min(self.bytes));
         let run_bytes = (self.bytes / RUNS_MAX).max(NODE_BYTES as u64);
@@ -93,7 +93,7 @@ impl Surveyed<'_> {
             let found = walk.look(at)?;
             at += lines.take(&mut survey, at, found, self);
         }
-        // Where nothing says where the records end, there may have been more.
+        // If the end of the records is unknown, there may have been more.
         let is_cut = self.footer.is_none_or(|footer| footer.tail.offset > self.bytes);
         lines.is_gap |= is_cut;
         let last = self.tail.map_or_else(|| vec![0xff; KEY_BYTES_MAX], |tail| tail.keys.1.clone());
@@ -103,10 +103,10 @@ impl Surveyed<'_> {
         survey.missing = self.footer.map(|footer| footer.records.saturating_sub(survey.records));
         let missing = survey.missing.is_none_or(|missing| missing > lines.described);
         if !missing {
-            // All records are accounted for, and the gaps had none.
+            // All records are accounted for, so the gaps had none.
             survey.lost.clear();
         } else if lines.is_disordered || (survey.lost.is_empty() && survey.missing.is_some()) {
-            // Nobody knows where the others were.
+            // The places of the other records are unknown.
             survey.lost = vec![LostPart { keys: self.tail.map(|tail| tail.keys.clone()), max: self.max() }];
         }
         survey.lost.append(&mut lines.known);
@@ -114,29 +114,29 @@ impl Surveyed<'_> {
         Ok(survey)
     }
 
-    /// The largest number that something which was lost may have.
+    /// The largest number that a lost record may have.
     fn max(&self) -> Sequence {
         self.footer.map_or(Sequence(u64::MAX), |footer| footer.sequences.1)
     }
 }
 
-/// The state of a survey beside what it has found.
+/// The state of a survey besides its findings.
 #[derive(Default)]
 struct Lines {
     /// Lost versions of keys.
     known: Vec<LostPart>,
     runs: Vec<Child>,
     run_bytes: u64,
-    /// Whether something since the last key was neither a record nor a node.
+    /// True if something since the last key was neither a record nor a node.
     is_gap: bool,
-    /// Whether a key was not above all before.
+    /// True if a key was not above all earlier ones.
     is_disordered: bool,
     /// Records with a damaged value and a whole key.
     described: u64,
 }
 
 impl Lines {
-    /// Takes note of what was found at `at`, and says how long it is.
+    /// Records the content of the place `at`, and returns its length.
     fn take(&mut self, survey: &mut Survey, at: u64, found: Found, of: &Surveyed<'_>) -> u64 {
         match found {
             Found::Record(head, key) if survey.is_next(&key) => {
@@ -149,11 +149,11 @@ impl Lines {
                 let part = LostPart { keys: Some((key.clone(), key.clone())), max: head.sequence };
                 push(&mut self.known, part);
                 self.described += 1;
-                // It ends a run, and the next gap begins behind it.
+                // It ends a run, and the next gap begins after it.
                 survey.note_key(key);
                 head.bytes() as u64
             }
-            // Keys come in order: it strayed.
+            // Keys come in order, so this one strayed.
             Found::Record(..) | Found::Value(..) => {
                 (self.is_gap, self.is_disordered) = (true, true);
                 8
@@ -185,7 +185,7 @@ impl Lines {
         survey.note_key(key);
     }
 
-    /// Ends a gap, if there is one, behind which `last` may have been the last key.
+    /// Ends the current gap, if any. `last` is the largest key that may have been in it.
     fn end_gap(&mut self, survey: &mut Survey, last: &[u8], of: &Surveyed<'_>) {
         if !std::mem::take(&mut self.is_gap) {
             return;
@@ -201,7 +201,7 @@ impl Lines {
 }
 
 impl Survey {
-    /// Whether `key` is above all before.
+    /// True if `key` is above all earlier ones.
     fn is_next(&self, key: &[u8]) -> bool {
         self.keys.1.as_slice() < key
     }
@@ -214,7 +214,7 @@ impl Survey {
     }
 }
 
-/// Adds a part; to its neighbour, if there are too many.
+/// Adds a part; if there are too many, extends the last one instead.
 fn push(lost: &mut Vec<LostPart>, part: LostPart) {
     let is_full = lost.len() >= LOST_MAX;
     match lost.last_mut() {
@@ -249,7 +249,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// So many bytes at `at`, or more, or all that there are.
+    /// At least `length` bytes at `at`, or all up to the end.
     fn bytes(&mut self, at: u64, length: u64) -> Result<&[u8], ReadError> {
         let end = (at + length).min(self.end);
         if self.begin > at || self.begin + (self.piece.len() as u64) < end {
@@ -284,7 +284,7 @@ impl Walk<'_> {
         })
     }
 
-    /// How far it is from `at` to the next record or inner node, or to the end.
+    /// The distance from `at` to the next record or inner node, or to the end.
     fn next(&mut self, at: u64) -> Result<u64, ReadError> {
         let (stamp, identity, end) = (self.of.identity.file.stamp(), self.of.identity, self.end);
         let mut place = at + 8;

@@ -185,7 +185,7 @@ fn a_bit_of_a_shelf_of_any_version_costs_its_record_at_most() {
     }
 }
 
-/// What a survey found is read again by the next one, beside what is damaged since.
+/// The findings of a survey are found again by the next one, together with newer damage.
 #[test]
 fn a_shelf_that_is_damaged_again_after_its_survey_loses_both_and_says_so() {
     let world = World::new(1);

@@ -7,7 +7,7 @@ use model::{Rng, Time};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What each key holds, and the number of the change that wrote it.
+/// The content of each key, and the number of the change that wrote it.
 pub type Reference = BTreeMap<Vec<u8>, (Sequence, Vec<u8>, Vec<u8>)>;
 
 /// Small logs, so that much happens.
@@ -151,7 +151,7 @@ fn apply(reference: &mut Reference, change: &Change, sequence: Sequence) {
     }
 }
 
-/// Puts so many keys, and notes their numbers.
+/// Puts these keys, and records their numbers.
 pub fn put_many(intake: &Intake, written: &mut BTreeMap<Vec<u8>, Sequence>, keys: std::ops::Range<u64>) {
     for number in keys {
         let key = format!("key/{number:05}").into_bytes();

@@ -14,7 +14,7 @@ fn used_last() -> Evidence {
     Evidence { runs: Some(vec![7, 8]), marked: [8].into(), ..Evidence::default() }
 }
 
-/// Every combination of signs, each with whether the catalog is older by them.
+/// Every combination of signs, with the expected result: true if the catalog is older by them.
 fn cases() -> Vec<(Evidence, bool)> {
     let mut all = Vec::new();
     for bits in 0..32_u32 {
@@ -52,7 +52,7 @@ fn each_sign_of_a_newer_catalog_counts_unless_the_operator_consents() {
         assert!(accepted.older().is_none() && accepted.may_remove());
         assert_eq!(orders.contains(&Order::RememberOlder(None)), is_older, "{evidence:?}");
         assert_eq!(orders.last(), Some(&Order::MarkWorkshop(9)));
-        // An older one does not have all of its earlier runs: of what those staged nothing is garbage.
+        // An older one lacks some of its earlier runs: nothing that those staged is garbage.
         let earlier = evidence.runs.clone().filter(|_| !is_older).unwrap_or_default();
         assert!(orders.contains(&Order::RememberRuns([earlier, vec![9]].concat())), "{evidence:?}");
     }

@@ -8,14 +8,13 @@
 //!      +------------------- SpinningDown <---------------+          any state --lose--> Away --come_back--> Standby
 //! ```
 //!
-//! A [`DrivePhysics`] takes each command with the moment it is given, and returns the moment it completes; the caller
-//! does the waiting.
+//! A [`DrivePhysics`] takes each command with its time, and returns the time at which it completes; the caller waits.
 //!
 //! Invariants:
-//! - Time never runs backwards for a drive; a moment before the last one counts as the last one.
-//! - A drive draws its durations from a random stream of its own, independent of other drives.
-//! - Energy is counted in whole picojoules (milliwatts x nanoseconds), so that it does not depend on how often it is
-//!   asked for.
+//! - Time never runs backwards for a drive; a time before the last one counts as the last one.
+//! - A drive draws its durations from its own random stream, independent of other drives.
+//! - Energy is counted in whole picojoules (milliwatts x nanoseconds), so the result does not depend on the number of
+//!   queries.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -33,11 +32,11 @@ use core::time::Duration;
 pub enum PowerState {
     /// They stand still; the electronics are on.
     Standby,
-    /// They are on their way to speed.
+    /// They are spinning up.
     SpinningUp,
     /// They turn at speed.
     Active,
-    /// They are on their way to a standstill.
+    /// They are spinning down.
     SpinningDown,
     /// The drive has no power, or has died: it does not answer.
     Away,
@@ -55,7 +54,7 @@ pub struct Refused {
 /// Energy drawn so far, in millijoules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Energy {
-    /// While the platters stood still.
+    /// While the platters stand still.
     pub standby_mj: u64,
     /// While spinning up.
     pub spin_up_mj: u64,
@@ -86,13 +85,13 @@ impl Watts {
 /// Milliwatts x nanoseconds in a millijoule.
 const PICOJOULES_PER_MJ: u128 = 1_000_000_000;
 
-/// What keeps the draws of rates apart from those of durations.
+/// Keeps the random draws of rates apart from those of durations.
 const RATES: u64 = u64::from_le_bytes(*b"rates   ");
 
 /// The truth of one drive.
 #[derive(Clone, Debug)]
 pub struct DrivePhysics {
-    /// One for all drives of a rack.
+    /// Shared by all drives of a rack.
     profile: Arc<DriveProfile>,
     rng: Rng,
     /// The rate of this drive in its middle zone, in bytes/s.
@@ -114,7 +113,7 @@ pub struct DrivePhysics {
     position: Option<(u64, u64)>,
     starts: u32,
     losses: u32,
-    /// Nobody stops it: its platters turn whenever it has power.
+    /// It has no power control: its platters turn whenever it has power.
     always_on: bool,
 }
 
@@ -144,14 +143,14 @@ impl DrivePhysics {
         }
     }
 
-    /// The same of a drive of which it was measured how fast it is, if it was.
+    /// The same drive with its measured rate, if it has one.
     #[must_use]
     pub fn at_rate(mut self, bytes_per_s: Option<u64>) -> Self {
         self.bytes_per_s = bytes_per_s.unwrap_or(self.bytes_per_s).max(1);
         self
     }
 
-    /// The same of a drive whose power nobody controls: it turns, and a stop changes nothing.
+    /// The same drive without power control: it turns, and a stop changes nothing.
     #[must_use]
     pub fn always_on(mut self) -> Self {
         assert!(self.state == PowerState::Standby && self.starts == 0, "it turns from the beginning");
@@ -159,7 +158,7 @@ impl DrivePhysics {
         self
     }
 
-    /// The same of a drive that turns already.
+    /// The same drive, turning already.
     #[must_use]
     pub fn turning(mut self) -> Self {
         assert!(self.state == PowerState::Standby && self.starts == 0, "it turns from the beginning");
@@ -167,7 +166,7 @@ impl DrivePhysics {
         self
     }
 
-    /// Starts to count energy at `now` rather than at [`Time::ZERO`], for a drive that comes into being later.
+    /// Counts energy from `now` rather than from [`Time::ZERO`], for a drive that is added later.
     #[must_use]
     pub fn from(mut self, now: Time) -> Self {
         assert!(self.starts == 0 && self.counted_to == Time::ZERO, "energy is counted from one moment on");
@@ -217,7 +216,7 @@ impl DrivePhysics {
         Refused { state: self.state, mounted: self.mounted }
     }
 
-    /// The moment the heads are free, `now` or later.
+    /// The time at which the heads are free, `now` or later.
     fn free_at(&self, now: Time) -> Time {
         now.max(self.counted_to).max(self.busy_until)
     }
@@ -243,7 +242,7 @@ impl DrivePhysics {
         if self.mounted { Ok(()) } else { Err(self.refused()) }
     }
 
-    /// Whether files can be reached, as things stood when the drive was last given a command: what is mounted turns.
+    /// True if files could be reached when the last command was given: a mounted drive turns.
     #[inline]
     pub fn is_ready(&self) -> bool {
         assert!(!self.mounted || self.state == PowerState::Active, "what is mounted turns at speed");
@@ -269,8 +268,8 @@ impl DrivePhysics {
         }
     }
 
-    /// Stops the platters; returns when they will stand still, which is `now` if they do already, or never do. The file
-    /// system must be unmounted. A drive that is spinning up spins down again.
+    /// Stops the platters; returns when they will stand still: `now` if they do already or never do. The file system
+    /// must be unmounted. A drive that is spinning up spins down again.
     ///
     /// # Errors
     /// [`Refused`] if the file system is mounted, or the drive is away.
@@ -304,7 +303,7 @@ impl DrivePhysics {
         Ok(self.free_at(now))
     }
 
-    /// Unmounts the file system; returns when that will be done. No file can be reached from now on.
+    /// Unmounts the file system; returns when it will be unmounted. No file can be reached from now on.
     ///
     /// # Errors
     /// [`Refused`] if the platters do not turn at speed.
@@ -317,8 +316,8 @@ impl DrivePhysics {
         Ok(self.free_at(now))
     }
 
-    /// The rate at which this drive transfers the file numbered `file`, in bytes/s. Files lie in all zones alike: which
-    /// one, is drawn from the drive and the file's number.
+    /// The rate at which this drive transfers the file numbered `file`, in bytes/s. Files are spread evenly over all
+    /// zones: the zone is drawn from the drive and the file's number.
     #[inline]
     pub fn bytes_per_s(&self, file: u64) -> u64 {
         let zone = u64::from(self.profile.rate_spread.zone_permille);
@@ -330,7 +329,7 @@ impl DrivePhysics {
     }
 
     /// Transfers `bytes` bytes at `offset` of the file numbered `file`; returns when that will be done. Transfers run
-    /// one after another; one that does not continue where the last one ended starts with a seek.
+    /// one after another; one that does not continue at the end of the last one starts with a seek.
     ///
     /// # Errors
     /// [`Refused`] if the drive is not [`ready`](Self::ready).
@@ -366,7 +365,7 @@ impl DrivePhysics {
         self.position = None;
     }
 
-    /// The drive answers again, in standby if it ever is. Does nothing to a drive that is not away.
+    /// The drive answers again, in standby if it has power control. Does nothing to a drive that is not away.
     pub fn come_back(&mut self, now: Time) {
         self.settle(now);
         if self.state == PowerState::Away {
@@ -374,7 +373,7 @@ impl DrivePhysics {
         }
     }
 
-    /// Whether nobody controls its power.
+    /// True if it has no power control.
     #[inline]
     pub fn is_always_on(&self) -> bool {
         self.always_on
@@ -385,7 +384,7 @@ impl DrivePhysics {
         self.starts
     }
 
-    /// Times the drive went away so far, by which a waiting caller notices that it was away in between.
+    /// Times the drive went away so far. By it, a waiting caller notices that the drive was away in between.
     #[inline]
     pub fn losses(&self) -> u32 {
         self.losses

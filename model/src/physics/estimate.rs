@@ -1,24 +1,24 @@
-//! How long a group is expected to take for a wake and a rest: as long as its slowest drive (Pelican, section 5: the
-//! more drives in a group, the more probable a straggler).
+//! The expected time of a group's wake and rest: that of its slowest drive (Pelican, section 5: the more drives in a
+//! group, the more probable a straggler).
 //!
-//! A rack that has run knows better; these are what it begins with, and what plans are made by.
+//! A rack that has run has better estimates; it begins with these, and plans use them.
 
 use super::servers::ServerLoad;
 use crate::rack::{Distribution, DriveProfile};
 use crate::random::Rng;
 use core::time::Duration;
 
-/// Enough for the mean slowest of a group to stand within 1 % or so.
+/// Enough for the mean of a group's slowest drive to be exact to about 1 %.
 const GROUPS_DRAWN: u32 = 256;
 
 impl DriveProfile {
-    /// The expected time that a group of so many drives takes from standby to ready, on a server with this load:
-    /// spin-up and mount of its slowest member.
+    /// The expected time of a group of this number of drives from standby to ready, on a server with this load: spin-up
+    /// and mount of its slowest member.
     pub fn wake_estimate(&self, drives: usize, load: ServerLoad) -> Duration {
         expected_slowest(drives, &[self.spin_up, *self.mount_under(load)])
     }
 
-    /// The expected time that it takes from ready to standby: unmount and spin-down of its slowest member.
+    /// The expected time of the group from ready to standby: unmount and spin-down of its slowest member.
     pub fn rest_estimate(&self, drives: usize) -> Duration {
         expected_slowest(drives, &[self.unmount, self.spin_down])
     }
@@ -32,8 +32,8 @@ impl DriveProfile {
     }
 }
 
-/// The mean, over many groups, of the time that the slowest of so many drives takes for these steps one after another.
-/// Drawn from a stream of its own: the same on every machine.
+/// The mean, over many groups, of the time that the slowest of this number of drives takes for these steps one after
+/// another. Drawn from its own stream: the same on every machine.
 fn expected_slowest(drives: usize, steps: &[Distribution]) -> Duration {
     let mut rng = Rng::for_thing(drives as u64, u64::from_le_bytes(*b"slowest "));
     let mut of_group = || {

@@ -1,4 +1,5 @@
-//! The fuses of a rack: they know what spins in each domain of a hard resource, and trip when that is too much.
+//! The fuses of a rack: they know the drives that spin in each domain of a hard resource, and trip when its limit is
+//! exceeded.
 //!
 //! Invariants:
 //! - A drive that spins down counts as active until its platters stand still.
@@ -12,7 +13,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
 
-/// A fuse that tripped: too much was asked of one domain of a hard resource.
+/// A fuse that tripped: the load on one domain of a hard resource was too high.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trip {
     /// The resource.
@@ -25,13 +26,13 @@ pub struct Trip {
     pub reset_at: Time,
 }
 
-/// A drive's platters as the fuses see them.
+/// The state of a drive's platters for the fuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turning {
     No,
-    /// Started; at speed from this moment on.
+    /// Started; at speed from this time on.
     Since(Time),
-    /// Stopped; standing still from this moment on.
+    /// Stopped; standing still from this time on.
     Until(Time),
 }
 
@@ -53,29 +54,29 @@ struct Fuse {
     domain: DomainId,
     limit: DomainLimit,
     drives: Vec<DriveId>,
-    /// Those of them that were started, and had not come to a standstill when one was started last.
+    /// The drives of the domain that were started, without those that stood still at the last start.
     started: Vec<DriveId>,
-    /// Those of the rack and of the pool of small records that count as active at all times.
+    /// The number of drives of the rack, and of the pool of small records, that count as active at all times.
     always_on: u64,
-    /// When those drives of the pool are at speed that were started, and were not when one was started last.
+    /// The times at which started drives of the pool reach speed, without those that had reached it at the last start.
     pool_at_speed: Vec<Time>,
     /// When a tripped fuse resets; [`Time::ZERO`] if it never tripped.
     reset_at: Time,
 }
 
-/// The fuses of a rack, one for each domain of each hard [`DomainLimit::ActiveDrives`],
-/// [`DomainLimit::StartingDrives`] or [`DomainLimit::Watts`] resource. They know nothing of groups, classes or permits,
-/// so that no error in those keeps a fuse from tripping.
+/// The fuses of a rack, one for each domain of each hard [`DomainLimit::ActiveDrives`], [`DomainLimit::StartingDrives`]
+/// or [`DomainLimit::Watts`] resource. They know nothing of groups, classes or permits, so no error in those keeps a
+/// fuse from tripping.
 #[derive(Clone, Debug)]
 pub struct Fuses {
     domains: Vec<Fuse>,
     /// The fuses of each drive, in the order of the resources, drive after drive: one for each resource.
     of_drive: Vec<usize>,
     each_hangs_on: usize,
-    /// The fuses that limit the starts of each drive of the pool. To others it counts as active at all times.
+    /// The fuses that limit the starts of each drive of the pool. For the other fuses it counts as active at all times.
     of_pool_drive: Vec<Vec<usize>>,
     turning: Vec<Turning>,
-    /// Drives that count at all times, whatever they are sent.
+    /// By drive: true if it counts at all times, regardless of the commands that it gets.
     is_always_on: Vec<bool>,
     /// When the last fuse that ever tripped resets.
     all_reset_at: Time,
@@ -85,7 +86,7 @@ pub struct Fuses {
 }
 
 impl Fuses {
-    /// The fuses of `rack`, each of which resets `reset_after` after it tripped. Nothing spins.
+    /// The fuses of `rack`; each resets `reset_after` after it tripped. Nothing spins.
     pub fn new(rack: &RackSpec, reset_after: Duration) -> Self {
         let mut domains = Vec::new();
         let mut firsts = Vec::new();
@@ -135,14 +136,14 @@ impl Fuses {
         }
     }
 
-    /// Where the fuses of `drive` are among those of all drives.
+    /// The positions of the fuses of `drive` among those of all drives.
     fn of(&self, drive: DriveId) -> Range<usize> {
         let first = drive.index() * self.each_hangs_on;
         first..first + self.each_hangs_on
     }
 
-    /// Drive `drive` starts at `now` and will be at speed at `at_speed`. The first of its domains, in the order of the
-    /// resources, for which that is too much trips its fuse. No other fuse does, since this drive is away then.
+    /// Drive `drive` starts at `now` and will be at speed at `at_speed`. The fuse of the first of its domains, in the
+    /// order of the resources, that is overloaded trips. No other fuse trips, since this drive is away then.
     pub fn spin_up(&mut self, now: Time, drive: DriveId, at_speed: Time) -> Option<Trip> {
         assert!(self.tripped(now, drive).is_none(), "{drive} has no power");
         assert!(at_speed >= now, "{drive} is at speed after it started");
@@ -161,8 +162,8 @@ impl Fuses {
         Some(self.trip(now, broken))
     }
 
-    /// Drive `drive` of the pool starts at `now` and will be at speed at `at_speed`. The first of the domains that
-    /// limit its starts for which that is too much trips its fuse.
+    /// Drive `drive` of the pool starts at `now` and will be at speed at `at_speed`. Of the domains that limit its
+    /// starts, the first that is overloaded trips its fuse.
     pub fn pool_spin_up(&mut self, now: Time, drive: PoolDriveId, at_speed: Time) -> Option<Trip> {
         assert!(at_speed >= now, "{drive} is at speed after it started");
         let fuses = self.of_pool_drive[drive.index()].clone();
@@ -175,7 +176,7 @@ impl Fuses {
         Some(self.trip(now, broken))
     }
 
-    /// The fuse of `resource` that `drive` hangs on trips without a reason; `None` if there is none.
+    /// Trips the fuse of `resource` for `drive` without a reason; `None` if the drive has no such fuse.
     pub fn trip_around(&mut self, now: Time, resource: ResourceId, drive: DriveId) -> Option<Trip> {
         let mut fuses = self.of_drive[self.of(drive)].iter().copied();
         let fuse = fuses.find(|&fuse| self.domains[fuse].resource == resource)?;
@@ -201,12 +202,12 @@ impl Fuses {
         }
     }
 
-    /// Drive `drive` loses its power, though no fuse tripped.
+    /// Drive `drive` loses its power, although no fuse tripped.
     pub fn lose(&mut self, drive: DriveId) {
         self.turning[drive.index()] = Turning::No;
     }
 
-    /// The tripped fuse that keeps `drive` away at `now`; of several the one that resets last.
+    /// The tripped fuse that keeps `drive` away at `now`; if there are several, the one that resets last.
     pub fn tripped(&self, now: Time, drive: DriveId) -> Option<(ResourceId, DomainId, Time)> {
         if self.all_reset_at <= now {
             return None;
@@ -254,7 +255,7 @@ mod tests {
     use alloc::borrow::ToOwned;
     use alloc::vec;
 
-    /// Eight drives: trays of four (two may spin, or so many watts), columns of two (one may spin).
+    /// Eight drives: trays of four (two may spin, or a limit on watts), columns of two (one may spin).
     fn rack(tray: DomainLimit) -> RackSpec {
         let resource = |name: &str, limit, hard| Resource { name: name.to_owned(), limit, hard };
         let one = |i: u32| DriveSpec {

@@ -1,8 +1,8 @@
-//! The links of a rack: every domain of a resource that is counted in bytes/s carries so many and no more (Pelican: the
-//! root of a PCIe hierarchy). All that is read from a drive, or written to it, crosses the links of its domains.
+//! The links of a rack: every domain of a resource with a limit in bytes/s carries at most that rate (Pelican: the root
+//! of a PCIe hierarchy). All data that is read from a drive or written to it crosses the links of its domains.
 //!
-//! A simulator shares them out between flows; where requests come one after another, [`LinkQueues`] has each wait for
-//! those before it. Either way a link carries its rate and no more.
+//! A simulator shares the links among flows. For requests that come one after another, [`LinkQueues`] makes each wait
+//! for those before it. Either way a link carries its rate and no more.
 //!
 //! Invariant: a link never carries more than its rate times the time that has passed.
 
@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 pub struct RackLinks {
     /// The rate of each link, in bytes/s.
     bytes_per_s: Vec<u64>,
-    /// The links of each drive, drive after drive: one for each such resource.
+    /// The links of each drive, drive after drive: one for each resource of this kind.
     of_drive: Vec<usize>,
     each_crosses: usize,
 }
@@ -54,19 +54,18 @@ impl RackLinks {
 #[derive(Clone, Debug)]
 pub struct LinkQueues {
     links: RackLinks,
-    /// When each has carried what it was given.
+    /// When each link has carried all of its bytes.
     free_at: Vec<Time>,
 }
 
 impl LinkQueues {
-    /// The links of `spec`, on which nothing moves.
+    /// The links of `spec`, all idle.
     pub fn new(spec: &RackSpec) -> Self {
         let links = RackLinks::new(spec);
         Self { free_at: vec![Time::ZERO; links.bytes_per_s.len()], links }
     }
 
-    /// Gives the links of `drive` so many bytes to carry, behind what they have already; returns when the last of these
-    /// has carried them.
+    /// Adds `bytes` to the queues of the links of `drive`; returns when the last of these links has carried them.
     pub fn carry(&mut self, now: Time, drive: DriveId, bytes: u64) -> Time {
         let mut done = now;
         for link in self.links.of(drive) {

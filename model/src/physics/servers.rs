@@ -1,11 +1,11 @@
 //! The servers of a rack and their load, on which the time of a mount depends (Pelican, section 5: two load regimes).
 //!
-//! A server is a domain of the description's first resource that is counted in bytes/s (Pelican: the root of a PCIe
-//! hierarchy); without such a resource there is one server. The paper does not say what makes its load heavy: the
-//! rack's description does ([`HeavyLoad`]), and this is what it comes to, for simulated and emulated racks alike.
+//! A server is a domain of the description's first resource with a limit in bytes/s (Pelican: the root of a PCIe
+//! hierarchy); without such a resource there is one server. The paper does not define heavy load. The rack's
+//! description does ([`HeavyLoad`]), and this module applies the definition, for simulated and emulated racks alike.
 //!
-//! Where a stream is seen as requests one after another, it goes on for [`STREAM_GAP`] after each of them, so that it
-//! does not end while its next request is on the way.
+//! If a stream is seen as separate requests, it continues for [`STREAM_GAP`] after each of them, so that it does not
+//! end before its next request arrives.
 
 use crate::id::DriveId;
 use crate::rack::{DomainLimit, DriveSpec, HeavyLoad, RackSpec};
@@ -14,7 +14,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How long a stream goes on after a request. Short beside a mount, long beside what a server does between requests.
+/// The time that a stream continues after a request. Short beside a mount, long beside a server's pause between
+/// requests.
 pub const STREAM_GAP: Duration = Duration::from_millis(100);
 
 /// The load of the server that mounts a drive.
@@ -26,20 +27,20 @@ pub enum ServerLoad {
     Busy,
 }
 
-/// The servers of a rack, and what they move.
+/// The servers of a rack, and their streams.
 #[derive(Clone, Debug)]
 pub struct Servers {
     /// The server of each drive.
     of_drive: Vec<usize>,
-    /// What makes load heavy.
+    /// The definition of heavy load.
     heavy: HeavyLoad,
-    /// The streams under way on each.
+    /// The number of streams under way on each server.
     streams: Vec<u32>,
-    /// When the last stream of each ends that is known by its requests.
+    /// When the last known request of a stream on each server ends, plus the gap.
     moves_until: Vec<Time>,
-    /// The same of each drive.
+    /// The same for each drive.
     drive_moves_until: Vec<Time>,
-    /// How full the clients' queue is of the class whose drive is asked about, in thousandths.
+    /// The fill of the clients' queue of the class of the drive in question, in thousandths.
     queue_fill_permille: u32,
 }
 
@@ -61,7 +62,7 @@ impl Servers {
         }
     }
 
-    /// How many there are.
+    /// The number of servers.
     pub fn count(&self) -> usize {
         self.streams.len()
     }
@@ -72,7 +73,7 @@ impl Servers {
         self.of_drive[drive.index()]
     }
 
-    /// The clients' queue of the class whose drive is asked about next is so full, in thousandths.
+    /// Sets the fill of the clients' queue of the class of the next drive in question, in thousandths.
     pub fn set_queue_fill(&mut self, permille: u32) {
         self.queue_fill_permille = permille;
     }
@@ -107,7 +108,7 @@ impl Servers {
         change(&mut self.streams[server], count);
     }
 
-    /// A request of a stream of `drive` is going to be done at `done`.
+    /// A request of a stream of `drive` will be done at `done`.
     pub fn request_until(&mut self, drive: DriveId, done: Time) {
         let server = self.of_drive[drive.index()];
         for until in [&mut self.moves_until[server], &mut self.drive_moves_until[drive.index()]] {

@@ -1,4 +1,4 @@
-//! A rack as a description gives it, before anything is checked.
+//! A rack as described, before any check.
 
 use crate::id::{DomainId, DriveId};
 use crate::random::Rng;
@@ -20,7 +20,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// k + r: the stacks of a blob, and the drives it lies on.
+    /// k + r: the number of a blob's stacks, and of the drives that store it.
     pub const fn stacks(self) -> usize {
         self.data as usize + self.parity as usize
     }
@@ -54,7 +54,7 @@ impl DomainLimit {
     }
 }
 
-/// A resource that drives share, such as power, cooling, vibration or a PCIe link.
+/// A resource that drives share, for example power, cooling, vibration or a PCIe link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resource {
     /// Its name in the description.
@@ -65,7 +65,7 @@ pub struct Resource {
     pub hard: bool,
 }
 
-/// A way in which drives fail together, such as `tray`, `chassis` or `server`.
+/// A way in which drives fail together, for example `tray`, `chassis` or `server`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureDomains {
     /// Its name in the description.
@@ -87,23 +87,23 @@ pub struct DriveSpec {
     pub failure_domains: Vec<DomainId>,
     /// Its capacity, if it differs from the profile's.
     pub capacity_bytes: Option<u64>,
-    /// Its mean rate, in bytes/s, if that was measured. Without it, it is drawn around the profile's.
+    /// Its measured mean rate, in bytes/s. Without a measurement, the rate is drawn around the profile's.
     #[serde(default)]
     pub bytes_per_s: Option<u64>,
     /// Its directory or device, for racks described drive by drive.
     pub path: Option<String>,
-    /// Who starts and stops it.
+    /// The control of its power.
     #[serde(default)]
     pub power: DrivePower,
 }
 
 impl DriveSpec {
-    /// Whether it is a whole disk, rather than a directory.
+    /// True if it is a whole disk, rather than a directory.
     pub fn is_device(&self) -> bool {
         self.path.as_deref().is_some_and(|path| path.starts_with("/dev/"))
     }
 
-    /// The command of the operator's that controls its power, if one does.
+    /// The operator's command that controls its power, if there is such a command.
     pub fn power_command(&self) -> Option<&PowerCommand> {
         match &self.power {
             DrivePower::Command(command) => Some(command),
@@ -112,20 +112,20 @@ impl DriveSpec {
     }
 }
 
-/// Who starts and stops the platters of a drive.
+/// The control of a drive's power: the part that starts and stops its platters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DrivePower {
-    /// The drive does, at Larder's commands.
+    /// The drive itself, at Larder's commands.
     #[default]
     Own,
-    /// Nobody that Larder knows of. It may spin at any moment, and so counts as spinning at all times.
+    /// No part that Larder knows of. The drive may spin at any moment, so it counts as spinning at all times.
     None,
-    /// A command of the operator's does.
+    /// A command of the operator.
     Command(PowerCommand),
 }
 
-/// A command of the operator's that controls the power of a drive.
+/// A command of the operator that controls the power of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PowerCommand {
     /// The program, by its absolute path, and its first arguments.
@@ -134,18 +134,18 @@ pub struct PowerCommand {
     pub timeout: Duration,
 }
 
-/// A drive of the pool of small records (Workload Shifting), beside the rack's own: in no group, and asked for nothing
-/// by the rack's engine but to start and to stop. It may be woken by its rotation at any moment: what it draws then is
-/// reserved at all times.
+/// A drive of the pool of small records (Workload Shifting), beside the rack's own drives. It is in no group, and the
+/// rack's engine only starts and stops it. Its rotation may wake it at any moment, so the power for that is always
+/// reserved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolDriveSpec {
-    /// Its place, as a drive of the rack has one; `None` if it is outside, and shares nothing with the rack.
+    /// Its place, like that of a drive of the rack; `None` if it is outside and shares nothing with the rack.
     pub slot: Option<[u16; 3]>,
     /// Its domain of each resource, in the order of [`RackDraft::resources`]; `None` if no drive of the rack is in it.
     pub resource_domains: Vec<Option<DomainId>>,
     /// Its directory, if that is outside of the data directory.
     pub path: Option<String>,
-    /// The whole disk on which that directory is, whose power is Larder's to control; `None` if nobody's here.
+    /// The whole disk that holds that directory, if Larder controls its power; `None` if it does not.
     #[serde(default)]
     pub disk: Option<String>,
 }
@@ -159,7 +159,7 @@ pub struct Distribution {
     pub max: Duration,
     /// The number of uniform draws averaged (Bates distribution), 1 to 16: 1 is uniform, 4 is bell-shaped.
     pub draws: u8,
-    /// Those that take longer than `max`, if there are any.
+    /// The values above `max`, if there are any.
     #[serde(default)]
     pub stragglers: Option<Stragglers>,
 }
@@ -168,9 +168,9 @@ pub struct Distribution {
 /// least one disk in a group is a straggler").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stragglers {
-    /// How many of a thousand, 1 to 1,000.
+    /// Stragglers per thousand, 1 to 1,000.
     pub permille: u16,
-    /// The longest of them; they are spread evenly between the distribution's `max` and this.
+    /// The longest straggler; stragglers are spread evenly between the distribution's `max` and this.
     pub max: Duration,
 }
 
@@ -195,7 +195,7 @@ impl Distribution {
         Duration::from_nanos(nanos)
     }
 
-    /// The mean: half-way between `min` and `max`, if there are no stragglers.
+    /// The mean: half-way between `min` and `max` without stragglers.
     pub fn mean(&self) -> Duration {
         let quick = (self.min + self.max) / 2;
         let Some(Stragglers { permille, max }) = self.stragglers else { return quick };
@@ -203,7 +203,7 @@ impl Distribution {
         (quick * u32::from(1_000 - permille) + slow * u32::from(permille)) / 1_000
     }
 
-    /// The longest that it can be.
+    /// The longest possible value.
     pub fn longest(&self) -> Duration {
         self.stragglers.map_or(self.max, |stragglers| stragglers.max)
     }
@@ -220,26 +220,28 @@ pub struct Watts {
     pub active_mw: u32,
 }
 
-/// How rates differ by zone and by drive, in thousandths of the mean rate.
+/// The spread of rates by zone and by drive, in thousandths of the mean rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateSpread {
-    /// By how much the outermost zone is faster, and the innermost slower. Files lie in all zones alike.
+    /// The amount by which the outermost zone is faster, and the innermost slower. Files are spread evenly over all
+    /// zones.
     pub zone_permille: u16,
-    /// By how much a drive as a whole can be faster or slower than the mean drive.
+    /// The largest amount by which a drive as a whole is faster or slower than the mean drive.
     pub drive_permille: u16,
 }
 
-/// What makes the load of a server heavy, so that mounts take the profile's `mount_busy`. The paper has two load
-/// regimes and does not say.
+/// The definition of heavy load on a server, under which mounts take the profile's `mount_busy`. The paper has two load
+/// regimes and does not define them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeavyLoad {
     /// It moves payload from or to one of its drives.
     #[default]
     StreamOnServer,
-    /// So many drives of the whole rack move payload.
+    /// At least this number of drives in the whole rack move payload.
     StreamsInRack(u32),
-    /// So many clients' requests wait for the class of the drive that mounts, in thousandths of what its queue holds.
+    /// At least this number of clients' requests wait for the class of the drive that mounts, in thousandths of the
+    /// capacity of its queue.
     QueueFill(u16),
 }
 
@@ -250,7 +252,7 @@ pub struct DriveProfile {
     pub capacity_bytes: u64,
     /// The mean sequential transfer rate, in bytes/s.
     pub bytes_per_s: u64,
-    /// How far rates differ from it.
+    /// The spread of rates around it.
     #[serde(default)]
     pub rate_spread: RateSpread,
     /// The average seek, before a transfer that does not continue where the last one ended.
@@ -261,7 +263,7 @@ pub struct DriveProfile {
     pub mount: Distribution,
     /// Mounting its file system on a server under heavy load (Pelican's second load regime).
     pub mount_busy: Distribution,
-    /// What makes the load of a server heavy.
+    /// The definition of heavy load on a server.
     #[serde(default)]
     pub heavy_load: HeavyLoad,
     /// Unmounting its file system.
@@ -284,7 +286,7 @@ impl DriveProfile {
     }
 }
 
-/// Starts that a drive may use on one day, if it is rated for `rated_starts` and is to last `life_years`, above 0.
+/// Starts that a drive may use on one day, if it is rated for `rated_starts` and must last `life_years`, above 0.
 pub fn starts_per_day(rated_starts: u32, life_years: u32) -> u32 {
     (rated_starts / (life_years * 365)).max(1)
 }
@@ -298,7 +300,7 @@ pub struct RackDraft {
     pub code: Code,
     /// g: drives per group.
     pub group_drives: u32,
-    /// The size to which packs of small objects grow, and the smallest object that is a blob of its own.
+    /// The size to which packs of small objects grow, and the minimum size of an object with its own blob.
     pub pack_bytes: u64,
     /// The resources that drives share.
     pub resources: Vec<Resource>,
@@ -306,7 +308,7 @@ pub struct RackDraft {
     pub failure_domains: Vec<FailureDomains>,
     /// The drives.
     pub drives: Vec<DriveSpec>,
-    /// The drives of the pool of small records; none if these go to the workshop's disk.
+    /// The drives of the pool of small records; empty if these records go to the workshop's disk.
     #[serde(default)]
     pub pool: Vec<PoolDriveSpec>,
     /// The properties of each drive.
@@ -315,7 +317,7 @@ pub struct RackDraft {
 
 impl RackDraft {
     /// The domains of the resource in `column` of all drives that count as active at all times: those without power
-    /// control, and those of the pool that stand in the rack.
+    /// control, and the pool's drives inside the rack.
     pub(super) fn always_on_domains(&self, column: usize) -> impl Iterator<Item = DomainId> + '_ {
         let uncontrolled = self.drives.iter().filter(|drive| drive.power == DrivePower::None);
         let of_drives = uncontrolled.map(move |drive| drive.resource_domains[column]);
@@ -326,7 +328,7 @@ impl RackDraft {
 /// The reason why a draft is not a valid rack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
-    /// Its key, as a description spells it, such as `code.fragment_bytes`.
+    /// Its key as in a description, for example `code.fragment_bytes`.
     pub key: String,
     /// The fault, and the text to write instead.
     pub message: String,

@@ -1,8 +1,8 @@
 //! Checks a draft against the invariants of a [`RackSpec`](super::RackSpec).
 //!
-//! Each check states one invariant; the first that fails is reported, with its key and what to write instead. Counts
-//! and spans are bounded so that later arithmetic cannot overflow, such as a `u64` sum over drives or a product of
-//! days.
+//! Each check states one invariant; the first that fails is reported, with its key and the text to write instead.
+//! Counts and spans are bounded so that later arithmetic cannot overflow, for example a `u64` sum over drives or a
+//! product of days.
 
 use super::draft::{
     Code, Distribution, DomainLimit, DrivePower, DriveProfile, DriveSpec, PowerCommand, RackDraft, RateSpread,
@@ -17,17 +17,17 @@ use alloc::vec::Vec;
 use core::fmt::Display;
 use core::time::Duration;
 
-/// The most drives of a rack, which bounds the memory that a description by rule can ask for.
+/// The maximum number of drives of a rack, which bounds the memory that a description by rule can request.
 pub(crate) const DRIVES_MAX: usize = 1 << 20;
 /// The longest span of a drive's profile. A longer one is a mistyped unit.
 const SPAN_MAX: Duration = Duration::from_hours(24);
 const CAPACITY_MAX_BYTES: u64 = 1_000_000_000_000_000;
 const FRAGMENT_MAX_BYTES: u32 = 64 << 20;
 const PACK_MAX_BYTES: u64 = 1_000_000_000_000;
-/// The most drives of a pool of small records, which `intake` allows.
+/// The maximum number of drives of a pool of small records that `intake` allows.
 pub(crate) const POOL_DRIVES_MAX: usize = 64;
 const BLOCK_BYTES: u32 = 4096;
-/// The longest that a command for a drive's power may take. A drive that takes longer is given up on anyway.
+/// The longest timeout of a command for a drive's power. The engine gives up on a drive that takes longer anyway.
 pub(crate) const COMMAND_TIMEOUT_MAX: Duration = Duration::from_mins(2);
 
 type Checked = Result<(), SpecError>;
@@ -36,7 +36,7 @@ fn refuse(key: impl Display, message: impl Display) -> Checked {
     Err(SpecError { key: key.to_string(), message: message.to_string() })
 }
 
-/// Succeeds if an invariant holds; `key` and `message` are written only if it does not.
+/// Succeeds if an invariant holds. `key` and `message` are formatted only if it does not.
 fn require(holds: bool, key: impl Display, message: impl Display) -> Checked {
     if holds { Ok(()) } else { refuse(key, message) }
 }
@@ -53,7 +53,7 @@ pub(super) fn check(draft: &RackDraft) -> Checked {
     draft.resources.iter().enumerate().try_for_each(|(column, resource)| check_resource(draft, column, resource))
 }
 
-/// Names go into paths, labels and metrics, so they are kept plain.
+/// Names go into paths, labels and metrics, so they must be plain.
 fn check_name(key: &str, name: &str) -> Checked {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let shown: String = name.chars().take(20).collect();
@@ -186,14 +186,15 @@ fn check_drives(draft: &RackDraft) -> Checked {
     }
     check_power(draft)?;
     check_pool(draft, &mut slots, &mut paths)?;
-    // Sums over drives are kept in `u64`.
+    // Sums over drives are stored in `u64`.
     let each = draft.profile.capacity_bytes;
     let total: u128 = draft.drives.iter().map(|d| u128::from(d.capacity_bytes.unwrap_or(each))).sum();
     let too_much = "the drives hold 9.2 EB or more together; write a smaller capacity";
     require(total < 1 << 63, "drive.capacity", too_much)
 }
 
-/// What nobody controls says so where others sleep; a command controls a whole disk.
+/// A directory beside whole disks must declare that it has no power control, which a whole disk must not; a command
+/// controls a whole disk.
 fn check_power(draft: &RackDraft) -> Checked {
     let some_devices = draft.drives.iter().any(DriveSpec::is_device);
     for (index, drive) in draft.drives.iter().enumerate() {
@@ -229,7 +230,7 @@ fn check_command(index: usize, drive: &DriveSpec, command: &PowerCommand) -> Che
     require(!command.timeout.is_zero() && command.timeout <= COMMAND_TIMEOUT_MAX, key, timeout)
 }
 
-/// The drives of the pool stand where no other drive does, and are in domains of the rack's drives.
+/// The drives of the pool have slots and paths that no other drive has, and are in domains of the rack's drives.
 fn check_pool<'a>(draft: &'a RackDraft, slots: &mut Places<[u16; 3]>, paths: &mut Places<&'a str>) -> Checked {
     let count = draft.pool.len();
     let many = format_args!("a pool has at most {POOL_DRIVES_MAX} drives, this one {count}; leave some out");
@@ -259,7 +260,7 @@ fn check_pool<'a>(draft: &'a RackDraft, slots: &mut Places<[u16; 3]>, paths: &mu
     Ok(())
 }
 
-/// What is where: the list and number of the drive.
+/// The users of places: the list and the number of the drive in each.
 type Places<K> = BTreeMap<K, (&'static str, usize)>;
 
 fn check_slot(list: &'static str, index: usize, slot: [u16; 3], seen: &mut Places<[u16; 3]>) -> Checked {
@@ -283,7 +284,7 @@ fn check_path<'a>(key: &str, at: (&'static str, usize), path: &'a str, seen: &mu
     }
 }
 
-/// Every drive in one domain of each kind; domains 0, 1, 2, ... without a gap.
+/// Every drive is in one domain of each kind; domains are numbered 0, 1, 2, ... without a gap.
 fn check_domains(draft: &RackDraft) -> Checked {
     let (resources, kinds) = (draft.resources.len(), draft.failure_domains.len());
     for DriveSpec { id, resource_domains, failure_domains, .. } in &draft.drives {
@@ -345,7 +346,7 @@ fn always_on_sizes(draft: &RackDraft, column: usize) -> Vec<u64> {
     sizes
 }
 
-/// A domain must at least carry its drives while all of them sleep that ever do, and the others while they spin.
+/// A domain must at least supply its drives while all that can sleep do so, and while the others spin.
 fn check_standby(draft: &RackDraft, column: usize, watts: u32, name: &str) -> Checked {
     let mut sizes = vec![0_u64; draft.drives.len()];
     for drive in draft.drives.iter().filter(|drive| drive.power != DrivePower::None) {
@@ -422,7 +423,7 @@ mod tests {
         }
     }
 
-    /// The key and message that `change` is refused with. Every message must say what to do.
+    /// The key and message with which `change` is refused. Every message must contain a fix.
     fn refused(change: impl FnOnce(&mut RackDraft)) -> (String, String) {
         let mut draft = draft();
         change(&mut draft);

@@ -14,11 +14,12 @@ use alloc::vec::Vec;
 const AXES: [&str; 3] = ["width", "depth", "height"];
 const SAME_EXAMPLE: &str = "same = [\"width\", \"height\"], same = [\"height/2\"] or same = [\"drive\"]";
 
-/// The rule that says which drives share a domain.
+/// The rule by which drives share a domain.
 pub(super) enum DomainRule {
-    /// Each is in a domain of its own.
+    /// Each drive has its own domain.
     EachDrive,
-    /// Those whose coordinates, each divided by its divisor, are the same: (index of the axis, divisor).
+    /// Drives share a domain if their coordinates, each divided by its divisor, are the same: (index of the axis,
+    /// divisor).
     Coordinates(Vec<(usize, u16)>),
 }
 
@@ -28,7 +29,7 @@ impl DomainRule {
         self.key_at(drive.slot).unwrap_or((drive.id.0, Vec::new()))
     }
 
-    /// The same for whatever is in `slot`; `None` if it shares with nobody.
+    /// The key for `slot`; `None` if a drive there shares its domain with no other.
     fn key_at(&self, slot: [u16; 3]) -> Option<(u32, Vec<u16>)> {
         match self {
             Self::EachDrive => None,
@@ -37,8 +38,8 @@ impl DomainRule {
     }
 }
 
-/// A resource or a kind of failure domain, with the rule that says which drives share a domain. Without a rule, each
-/// drive names its own.
+/// A resource or a kind of failure domain, with the rule by which drives share a domain. Without a rule, each drive
+/// names its own domain.
 pub(super) struct Ruled<'a, T> {
     pub(super) name: &'a str,
     pub(super) kind: T,
@@ -94,7 +95,7 @@ fn coordinate(element: &Item<'_>) -> Result<(usize, u16), Fault> {
     }
 }
 
-/// The drives of the rack, each in its domains; and those of the pool, in the domains of the rack's drives.
+/// The drives of the rack, each in its domains, and those of the pool, in the domains of the rack's drives.
 pub(super) fn drives(
     root: &Table<'_>,
     resources: &[Ruled<'_, Resource>],
@@ -132,7 +133,7 @@ pub(super) fn drives(
 /// An example of a disk.
 const DISK: &str = "\"/dev/disk/by-id/ata-MODEL_SERIAL\"";
 
-/// The table of a drive of the pool, and where it stands in the rack, if it does.
+/// The table of a drive of the pool, and its slot in the rack, if it has one.
 type Pooled<'a> = (Table<'a>, Option<[u16; 3]>);
 
 fn pool<'a>(root: &Table<'a>) -> Result<(Vec<Pooled<'a>>, Vec<PoolDriveSpec>), Fault> {
@@ -172,7 +173,8 @@ fn drive_at(id: usize, slot: [u16; 3]) -> DriveSpec {
     }
 }
 
-/// A full cuboid, numbered along the depth, then the height, then the width: the drives of a row follow each other.
+/// A full cuboid, numbered along the depth, then the height, then the width, so the drives of a row have consecutive
+/// numbers.
 fn by_rule(geometry: &Table<'_>, default: &DrivePower) -> Result<Vec<DriveSpec>, Fault> {
     geometry.only(&AXES)?;
     let size = |axis| geometry.need(axis, "6")?.integer(1, u64::from(u16::MAX)).map(|n| n as u16);
@@ -222,7 +224,7 @@ fn slot(table: &Table<'_>) -> Result<[u16; 3], Fault> {
     Ok([number(width)?, number(depth)?, number(height)?])
 }
 
-/// Refuses names in the drives' tables that no resource or failure domain has.
+/// Refuses names in the drives' tables that belong to no resource or failure domain.
 fn check_named<T>(tables: &[Table<'_>], key: &str, kinds: &[Ruled<'_, T>]) -> Result<(), Fault> {
     let known: Vec<&str> = kinds.iter().map(|ruled| ruled.name).collect();
     let mut named = tables.iter().filter_map(|table| table.find(key));
@@ -230,8 +232,8 @@ fn check_named<T>(tables: &[Table<'_>], key: &str, kinds: &[Ruled<'_, T>]) -> Re
 }
 
 impl<T> Ruled<'_, T> {
-    /// The domain of each drive, numbered in the order of what distinguishes them; and which of these each drive of the
-    /// pool is in, if it is in any. `key` is that of a drive's own domains.
+    /// The domain of each drive, numbered in the order of the keys that distinguish domains; and the domain of each
+    /// drive of the pool, if it is in one of these. `key` is the key of a drive's own domains.
     fn domains_with(
         &self,
         drives: &[DriveSpec],
@@ -262,7 +264,7 @@ impl<T> Ruled<'_, T> {
     }
 }
 
-/// The domain that a drive names for itself.
+/// The domain that a drive's own table names.
 fn own_domain<'a>(table: &Table<'a>, key: &str, name: &str) -> Result<Option<Item<'a>>, Fault> {
     Ok(table.find(key).map(|named| named.table()).transpose()?.and_then(|named| named.find(name)))
 }
@@ -278,7 +280,7 @@ fn label(table: &Table<'_>, key: &str, name: &str) -> Result<DomainLabel, Fault>
     }
 }
 
-/// Each key's rank among the different ones of `keys`; and those of others, if they are among these.
+/// The rank of each key among the different ones of `keys`; and the ranks of `others`, as far as they are among these.
 fn numbered<K: Ord>(keys: &[K], others: &[Option<K>]) -> (Vec<DomainId>, Vec<Option<DomainId>>) {
     let ranks: Vec<&K> = keys.iter().collect::<BTreeSet<_>>().into_iter().collect();
     let rank = |key: &K| ranks.binary_search(&key).ok().map(|rank| DomainId(rank as u32));

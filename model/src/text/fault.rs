@@ -25,7 +25,7 @@ impl fmt::Display for TextError {
 
 impl core::error::Error for TextError {}
 
-/// An error at these bytes of the text: what is wrong, and what to write instead.
+/// An error at these bytes of the text: the fault, and the text to write instead.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) span: Range<usize>,

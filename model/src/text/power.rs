@@ -1,4 +1,4 @@
-//! Who controls the power of a drive, as a description says it.
+//! Reads the control of a drive's power from a description.
 
 use super::fault::Fault;
 use super::tree::{Item, Table};
@@ -9,19 +9,19 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 const EXAMPLE: &str = "power = \"none\", power = \"own\" or power = { command = [\"/usr/local/sbin/relay\"] }";
-/// The time that a command has for which none is written.
+/// The timeout of a command that states none.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 const _: () = assert!(COMMAND_TIMEOUT.as_nanos() <= COMMAND_TIMEOUT_MAX.as_nanos(), "it is one that may be written");
 
-/// What `[drive]` says for the drives that say nothing themselves.
+/// The power control in `[drive]`, for the drives that state none themselves.
 pub(super) fn default(root: &Table<'_>) -> Result<DrivePower, Fault> {
     let Some(profile) = root.find("drive") else { return Ok(DrivePower::Own) };
     profile.table()?.find("power").map_or(Ok(DrivePower::Own), |power| read(&power))
 }
 
-/// Who controls the power of `drive`, which says so itself, or does not. A default of none is for directories, and a
-/// command as default for whole disks.
+/// The power control of `drive`: the one that it states itself, or the default if that fits. A default of none fits
+/// directories, and a default command fits whole disks.
 pub(super) fn of(drive: &DriveSpec, own: Option<DrivePower>, default: &DrivePower) -> DrivePower {
     let fits = match default {
         DrivePower::Own => true,

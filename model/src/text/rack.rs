@@ -141,7 +141,7 @@ fn watts(profile: &Table<'_>) -> Result<Watts, Fault> {
     })
 }
 
-/// `"stream"`, or a table of one number: drives that move payload, or a share of what queues hold.
+/// `"stream"`, or a table of one number: drives that move payload, or a share of the queues' capacity.
 fn heavy_load(item: &Item<'_>) -> Result<HeavyLoad, Fault> {
     let mend = || item.refuse("a load is heavy by \"stream\", { streams = 36 } or { queues = \"50 %\" }".to_string());
     if let Some(word) = item.as_str() {

@@ -1,4 +1,4 @@
-//! Valid descriptions, the errors of invalid ones, and that no text does harm.
+//! Valid descriptions, the errors of invalid ones, and a check with random texts that no text makes the parser panic.
 
 #![allow(clippy::unwrap_used)]
 

@@ -18,7 +18,7 @@ pub(super) struct Item<'a> {
     value: &'a Spanned<DeValue<'a>>,
 }
 
-/// A table with the key that opens it. The root has the key "" and begins where the text does.
+/// A table with the key that opens it. The root has the key "" and begins at the start of the text.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'a> {
     key: &'a str,
@@ -90,7 +90,7 @@ impl<'a> Item<'a> {
         Fault::new(place(self.key_span, self.value), message)
     }
 
-    /// A fault at the key, which is none of `known`.
+    /// A fault at the key, which is not among `known`.
     pub(super) fn unknown(&self, known: &[&str]) -> Fault {
         let message = match nearest(self.key, known) {
             Some(near) => {
@@ -185,7 +185,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The place of a value; of a table, which may be spread over the text, the place of its key.
+/// The place of a value; for a table, which may be spread over the text, the place of its key.
 fn place(key_span: (usize, usize), value: &Spanned<DeValue<'_>>) -> Range<usize> {
     if value.get_ref().is_table() { key_span.0..key_span.1 } else { value.span() }
 }
@@ -209,8 +209,8 @@ pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     known.iter().copied().min_by_key(|name| strsim::levenshtein(&word, name))
 }
 
-/// The place of a key such as `resources.power.watts` or `drives[3].slot`; if the text does not have it, the place of
-/// the innermost table around it.
+/// The place of a key, for example `resources.power.watts` or `drives[3].slot`; if the text does not have it, the place
+/// of the innermost table around it.
 pub(super) fn locate(root: &DeTable<'_>, key: &str) -> Range<usize> {
     let (mut table, mut rest, mut found) = (root, key, 0..0);
     loop {
@@ -234,7 +234,7 @@ pub(super) fn locate(root: &DeTable<'_>, key: &str) -> Range<usize> {
     }
 }
 
-/// The element that `[index]` at the head of `key` picks out of a list, and what is left of the key.
+/// The list element that `[index]` at the head of `key` selects, and the rest of the key.
 fn element<'a>(value: &'a DeValue<'a>, key: &'a str) -> Option<(&'a Spanned<DeValue<'a>>, &'a str)> {
     let (index, rest) = key.strip_prefix('[')?.split_once(']')?;
     let element = value.as_array()?.get(index.parse::<usize>().ok()?)?;

@@ -100,7 +100,7 @@ impl Units {
         )
     }
 
-    /// An example of such a quantity, quoted as in a description.
+    /// An example of this quantity, quoted as in a description.
     pub(super) fn example(&self) -> &'static str {
         self.example
     }

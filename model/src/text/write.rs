@@ -1,5 +1,5 @@
-//! Writes a rack description, drive by drive. What is written is read back as the same rack, as long as it is one that
-//! a description can say: a drive of the pool in domains has a slot, and a rate is below 10^18 bytes/s.
+//! Writes a rack description, drive by drive. The text is read back as the same rack, if a description can express the
+//! rack: a drive of the pool in domains has a slot, and a rate is below 10^18 bytes/s.
 
 use super::power::COMMAND_TIMEOUT;
 use crate::id::{DomainId, DriveId};
@@ -20,7 +20,7 @@ const BYTES: [(&str, u64); 5] =
 const NANOS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 const PERMILLE: [(&str, u64); 2] = [("%", 10), ("permille", 1)];
 
-/// The description of `rack`. `note` gives a comment for a drive, of one line.
+/// The description of `rack`. `note` returns a comment of one line for a drive.
 pub fn write(rack: &RackSpec, note: impl Fn(DriveId) -> Option<String>) -> String {
     let mut text = String::new();
     line(&mut text, "name", quoted(&rack.name));
@@ -91,7 +91,7 @@ fn pool_drive(text: &mut String, rack: &RackSpec, drive: &PoolDriveSpec) {
     }
     let Some(slot) = drive.slot else { return };
     line(text, "slot", self::slot(slot));
-    // A number that no drive of the rack has stands for a domain without any.
+    // A number that no drive of the rack has stands for a domain without drives.
     let named = rack.resources_by_id().zip(&drive.resource_domains);
     let number = |domain: &Option<DomainId>, none: usize| domain.map_or(none as u32, |domain| domain.0);
     domains(
@@ -176,7 +176,7 @@ fn share(permille: u16) -> String {
     quantity(permille.into(), &PERMILLE, "")
 }
 
-/// `number` of the smallest unit in the largest one that takes no more than three decimals.
+/// `number` of the smallest unit, in the largest unit that needs no more than three decimals.
 fn quantity(number: u64, scale: &Scale, per: &str) -> String {
     let fits =
         |(_, unit): &&(&str, u64)| number >= *unit && (u128::from(number) * 1_000).is_multiple_of((*unit).into());
@@ -184,14 +184,14 @@ fn quantity(number: u64, scale: &Scale, per: &str) -> String {
     format!("\"{} {name}{per}\"", exact(number, unit))
 }
 
-/// `number / unit`, which has no more than three decimals.
+/// `number / unit`, which needs no more than three decimals.
 fn exact(number: u64, unit: u64) -> String {
     let thousandths = u128::from(number % unit) * 1_000 / u128::from(unit);
     let text = format!("{}.{thousandths:03}", number / unit);
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// A key of TOML: bare if it may be.
+/// A TOML key: bare if possible.
 fn key(name: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if !name.is_empty() && name.chars().all(is_bare) { name.to_string() } else { quoted(name) }

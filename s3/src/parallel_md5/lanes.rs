@@ -1,18 +1,17 @@
 //! MD5 of sixteen messages at once, one in each 32-bit lane of vectors.
 //!
-//! MD5 is one long chain of steps, each of which needs the one before, so a single message leaves most of a core idle.
-//! Sixteen chains beside each other do not. The vectors are AVX-512's, AVX2's, SSE's or NEON's, whichever the processor
-//! has, chosen when the program runs.
+//! MD5 is one long chain of dependent steps, so a single message leaves most of a core idle. Sixteen parallel chains do
+//! not. The vectors are AVX-512's, AVX2's, SSE's or NEON's; the program chooses at run time, by the processor.
 
 #![allow(clippy::inline_always, reason = "what stays a call of its own is compiled without the vectors' instructions")]
 
 use super::state::Block;
 use fearless_simd::{Level, dispatch, prelude::*, u32x16};
 
-/// Messages that are hashed side by side.
+/// Messages that are hashed together.
 pub(super) const LANES: usize = 16;
 
-/// A, B, C and D of RFC 1321, each of all messages.
+/// A, B, C and D of RFC 1321, each for all messages.
 pub(super) type Words = [[u32; LANES]; 4];
 
 /// Table T of RFC 1321, section 3.4: the integer part of 2^32 times abs(sin(i)), i from 1 on and in radians.
@@ -43,7 +42,7 @@ pub(super) fn compress(level: Level, words: &mut Words, runs: &[&[Block]; LANES]
     dispatch!(level, simd => compress_with(simd, words, runs, count));
 }
 
-/// From how many messages on they are faster side by side than one after another, by measurement of either.
+/// The number of messages from which hashing them together is faster than one after another, by measurement.
 pub(super) fn pay_from(level: Level) -> usize {
     match dispatch!(level, simd => words_in_a_vector(simd)) {
         16.. => 2,
@@ -113,7 +112,7 @@ fn compress_with<S: Simd>(simd: S, words: &mut Words, runs: &[&[Block]; LANES], 
 /// The blocks at `at`: vector `i` has word `i` of every lane's block.
 #[inline(always)]
 fn load<S: Simd>(simd: S, runs: &[&[Block]; LANES], at: usize) -> [u32x16<S>; 16] {
-    // Loops, since closures stay calls of their own where vectors are narrow, at a third of the rate.
+    // Loops, because closures remain separate calls where vectors are narrow, at a third of the rate.
     let mut square = [u32x16::splat(simd, 0); 16];
     for (row, run) in square.iter_mut().zip(runs) {
         let (words, _) = run[at].as_chunks::<4>();
@@ -159,22 +158,22 @@ fn mix_i<S: Simd>(b: u32x16<S>, c: u32x16<S>, d: u32x16<S>) -> u32x16<S> {
     c ^ (b | !d)
 }
 
-/// Which word of the block a step of the first round takes.
+/// The word of the block that a step of the first round takes.
 const fn word_f(step: usize) -> usize {
     step
 }
 
-/// Of the second.
+/// The same for the second round.
 const fn word_g(step: usize) -> usize {
     5 * step + 1
 }
 
-/// Of the third.
+/// The same for the third round.
 const fn word_h(step: usize) -> usize {
     3 * step + 5
 }
 
-/// Of the fourth.
+/// The same for the fourth round.
 const fn word_i(step: usize) -> usize {
     7 * step
 }

@@ -1,6 +1,6 @@
-//! One message's MD5 (RFC 1321) so far, so that it can go on alone or in a lane beside others.
+//! The MD5 (RFC 1321) of a message so far, which can advance alone or in a lane beside others.
 //!
-//! Invariant: `held` is the beginning of a block that is not whole yet, `bytes % 64` bytes of it; all before it is in
+//! Invariant: `held` is the beginning of an incomplete block, `bytes % 64` bytes of it; all bytes before it are in
 //! `words`.
 
 /// MD5's block, in bytes.
@@ -12,7 +12,8 @@ pub(super) type Block = [u8; BLOCK_BYTES];
 /// MD5 of the bytes so far.
 #[derive(Clone, Debug)]
 pub(super) struct Md5State {
-    /// A, B, C and D of the RFC. Whoever puts whole blocks through them elsewhere says so by [`Md5State::skip`].
+    /// A, B, C and D of the RFC. A caller that puts whole blocks through them elsewhere reports that by
+    /// [`Md5State::skip`].
     pub words: [u32; 4],
     held: Block,
     bytes: u64,
@@ -24,7 +25,7 @@ impl Md5State {
         Self { words: [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476], held: [0; BLOCK_BYTES], bytes: 0 }
     }
 
-    /// Bytes that are held back until their block is whole.
+    /// Bytes that are held back until their block is complete.
     pub fn held_bytes(&self) -> usize {
         (self.bytes % BLOCK_BYTES as u64) as usize
     }

@@ -1,4 +1,4 @@
-//! Uploads that come, go on and vanish beside each other.
+//! Uploads that come, continue and vanish beside each other.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ async fn hash(workers: Md5Workers, mut bytes: Bytes, pieces: Vec<usize>) -> [u8;
     md5.finish().await.unwrap()
 }
 
-/// Runs uploads of any lengths side by side, every third of which vanishes on its way.
+/// Runs uploads of any lengths side by side; about a third of them vanish before they end.
 async fn many(workers: &Md5Workers, seed: u64) {
     let mut rng = Rng::new(seed);
     let mut uploads = Vec::new();
@@ -83,14 +83,14 @@ async fn workers_leave_when_nothing_waits() {
     assert!(workers.shared.lock().waiting.is_empty());
 }
 
-/// A batch, and where its state comes back.
+/// A batch, and the receiver of its state.
 fn lane() -> (LaneBatch, oneshot::Receiver<Md5State>) {
     let (done, back) = oneshot::channel();
     let pieces = VecDeque::from([Bytes::from(vec![7; 4 * SLICE_BLOCKS * BLOCK_BYTES])]);
     (LaneBatch { state: Md5State::new(), pieces, done }, back)
 }
 
-/// A worker that is counted and has not begun.
+/// A worker that is counted and has not started.
 fn worker(workers: &Md5Workers) -> Md5Worker {
     workers.shared.lock().workers += 1;
     Md5Worker { shared: Arc::clone(&workers.shared), lanes: Vec::new(), left: false }
@@ -149,7 +149,7 @@ async fn small_uploads_that_end_together_get_their_own_digests_though_some_vanis
             }
         }
     }
-    // Whoever vanished is left for the next that ends.
+    // The uploads that vanished are left for the next one that ends.
     let (bytes, pieces) = (Bytes::from(vec![7; 16 << 10]), vec![16 << 10]);
     let expected: [u8; 16] = Reference::digest(&bytes).into();
     assert_eq!(hash(workers.clone(), bytes, pieces).await, expected);

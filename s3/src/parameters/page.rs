@@ -1,4 +1,4 @@
-//! The table of all definitions in `docs/s3-parameters.md`: held against the definitions, or written from them.
+//! The table of all definitions in `docs/s3-parameters.md`: compared with the definitions, or written from them.
 
 use super::{DEFINITIONS, EVERYWHERE, Effect, Groups, Parameter, Place, find, fits};
 use crate::operation::{CONFIGURATIONS, DELETABLE, Operation};
@@ -8,12 +8,12 @@ use std::fmt::Write;
 use std::fs;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/s3-parameters.md");
-/// The page from here on is written by the test below.
+/// The test below writes the page from here on.
 const MARK: &str = "<!-- written from s3/src/parameters.rs -->\n";
 /// The environment variable that rewrites the page.
 const REWRITE: &str = "LARDER_REWRITE_DOCS";
 const EVERY_OTHER: &str = "every other";
-/// Each serves several operations of S3.
+/// Each stands for several operations of S3.
 const STAND_FOR_OTHERS: [Operation; 2] = [Operation::GetConfiguration, Operation::DeleteConfiguration];
 
 #[test]

@@ -1,6 +1,6 @@
-//! The reference: a file server that takes PUT, GET and DELETE at their word. A PUT is a file that is written in pieces
-//! of 1 MiB while the next one is received, synced, renamed into place and its directory synced, which is what it takes
-//! to outlive a power cut.
+//! The reference: a file server that answers PUT, GET and DELETE and does nothing else. It writes the file of a PUT in
+//! pieces of 1 MiB while it receives the next one, syncs it, renames it into place and syncs its directory, which is
+//! the work that surviving a power failure requires.
 
 use bytes::{Bytes, BytesMut};
 use futures::SinkExt;

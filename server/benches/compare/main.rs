@@ -1,12 +1,11 @@
-//! Larder beside other servers on the same disk, in turns within one run: PUT, PUT over what is there, and GET of
-//! objects of 64 MiB and of 16 KiB by 1, 16 and 64 clients at once. Only the ratios mean anything on a machine that
-//! does other things as well.
+//! Larder and other servers on the same disk, measured in turns within one run: PUT, PUT over an existing object, and
+//! GET of objects of 64 MiB and of 16 KiB by 1, 16 and 64 clients at once. Only the ratios are meaningful on a machine
+//! that does other work as well.
 //!
 //! `cargo bench -p server --bench compare`. The reference is a bare HTTP file server (`bare.rs`), which makes files as
 //! durable as Larder does and does nothing else. `minio` and `versitygw` take part if they are found in `PATH`; how
-//! each treats the disk is printed. Takes some minutes, and 10 GB below `target`, which it gives back. With `-- small`
-//! or `-- large` it does only the one half, with `-- alone` only Larder, for whoever wants to see where it spends its
-//! time.
+//! each treats the disk is printed. The run takes some minutes and 10 GB below `target`, which it frees at its end. `--
+//! small` and `-- large` run only one half; `-- alone` runs only Larder, to show where it spends its time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +27,7 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 const ROUNDS: usize = 3;
-/// From here on, what matters is bytes and not objects.
+/// From this size on, rates are in bytes and not in objects.
 const LARGE_BYTES: usize = 1 << 20;
 
 /// The workload of one row.
@@ -54,7 +53,7 @@ enum Deed {
     Get,
 }
 
-/// Lets all clients of `load` do `deed` to their objects at once; gives the seconds that took.
+/// Lets all clients of `load` do `deed` to their objects at once; returns the seconds that this took.
 fn round(peer: &Peer, load: &Load, turn: usize, deed: Deed, source: &[u8]) -> f64 {
     let bytes = &source[..load.bytes];
     let mut connections: Vec<Connection> = (0..load.clients).map(|_| peer.connect()).collect();
@@ -93,7 +92,7 @@ fn report(peer: &Peer, deed: &str, load: &Load, took: &[f64], reference: &[f64])
     println!("{:<12} {deed:<9} {:>7} {rate:>18} {ratio:>8.2}", peer.name, load.clients);
 }
 
-/// The rows of one load: the servers take turns, the first of which is the reference.
+/// Measures and prints the rows of one load: the servers take turns, and the first one is the reference.
 fn compare(peers: &[Peer], load: &Load, source: &[u8]) {
     println!("\nobjects of {} KiB", load.bytes >> 10);
     let deeds = [("PUT", Deed::Put), ("PUT over", Deed::Put), ("GET", Deed::Get)];
@@ -124,7 +123,7 @@ fn forget(peer: &Peer, load: &Load, turn: usize) {
 }
 
 fn main() {
-    // `cargo test --benches` only wants to know that it can be started.
+    // `cargo test --benches` only checks that it can be started.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

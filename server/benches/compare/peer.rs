@@ -1,4 +1,4 @@
-//! The servers that are compared, and a client of any of them that keeps its connection.
+//! The servers that are compared, and a client with a persistent connection to any of them.
 
 use crate::bare;
 use crate::client::{Call, Signed};
@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take before something is wrong.
+/// The longest time that any step may take; longer is an error.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A server that runs, until it is dropped.
+/// A server that runs until it is dropped.
 pub struct Peer {
     pub name: &'static str,
     /// Its work before it answers a PUT, in words.
@@ -61,7 +61,7 @@ impl Peer {
         arrange: impl FnOnce(&mut Command, &str, (&str, &str)),
     ) -> Option<Self> {
         let user = ("comparison", "comparisons-secret");
-        // Free a moment ago, which is as much as a program that wants its port named can have.
+        // The port was free a moment ago; nothing better is possible for a program that must be given its port.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         std::fs::create_dir(root).unwrap();
         let mut command = Command::new(name);
@@ -73,12 +73,12 @@ impl Peer {
             assert!(began.elapsed() < PATIENCE, "{name} does not listen");
             thread::sleep(Duration::from_millis(100));
         }
-        // It listens before it serves.
+        // The program listens before it serves.
         thread::sleep(Duration::from_secs(3));
         Some(peer)
     }
 
-    /// A connection of a client's own.
+    /// Opens a new connection.
     pub fn connect(&self) -> Connection {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_nodelay(true).unwrap();

@@ -1,10 +1,10 @@
-//! Objects of 64 MiB through the whole server, by HTTP with signatures: PUT, GET from sleeping drives, and GET of what
-//! was recalled, each against a plain copy or a plain read of files on the same disk, in turns within one run. Only the
-//! ratios mean anything on a machine that does other things as well.
+//! Objects of 64 MiB through the whole server, by HTTP with signatures: PUT, GET from sleeping drives, and GET of
+//! recalled objects, each against a plain copy or a plain read of files on the same disk, in turns within one run. Only
+//! the ratios are meaningful on a machine that does other work as well.
 //!
-//! `cargo bench -p server --bench through_http`. The rack is the Pelican at a thousand times its speed, so that what is
-//! measured is this program and not the hardware it models; what remains of the hardware's waits is printed beside it.
-//! Takes a minute or two and 3 GB below `target`, which it gives back.
+//! `cargo bench -p server --bench through_http`. The rack is the Pelican at a thousand times its speed, so that the
+//! benchmark measures this program and not the hardware it models; what remains of the hardware's waits is printed
+//! beside the results. The run takes a minute or two and 3 GB below `target`, which it frees at its end.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,7 +31,7 @@ const CLIENTS: [usize; 2] = [1, 4];
 /// Seconds that each round of a row took.
 type Took = Vec<f64>;
 
-/// Does `work` for `count` objects from `first` on, with as many threads; gives how long that took.
+/// Does `work` for `count` objects from `first` on, with one thread per object; returns the time that this took.
 fn at_once(first: usize, count: usize, work: &(impl Fn(usize) + Sync)) -> Duration {
     let began = Instant::now();
     thread::scope(|scope| {
@@ -42,7 +42,8 @@ fn at_once(first: usize, count: usize, work: &(impl Fn(usize) + Sync)) -> Durati
     began.elapsed()
 }
 
-/// Does `work` for all objects, so many at a time, and `before` before each time; gives the seconds the work took.
+/// Does `work` for all objects, `clients` at a time, and `before` before each batch; returns the seconds that `work`
+/// took.
 fn round(clients: usize, before: &dyn Fn(), work: &(impl Fn(usize) + Sync)) -> f64 {
     let once = |first| {
         before();
@@ -65,14 +66,14 @@ fn report(name: &str, clients: usize, took: &Took, reference: &Took) {
     println!("{name:<42} {clients:>7} {rate:>9.0} {ratio:>9.2}");
 }
 
-/// PUT's counterpart: the file copied, and safe on the disk.
+/// The counterpart of PUT: copies the file and syncs it to the disk.
 fn copy(source: &Path, to: &Path) {
     std::fs::copy(source, to).unwrap();
     File::open(to).unwrap().sync_all().unwrap();
     File::open(to.parent().unwrap()).unwrap().sync_all().unwrap();
 }
 
-/// GET's counterpart: the file read from the disk, not from the page cache.
+/// The counterpart of GET: reads the file from the disk, not from the page cache.
 fn read(file: &Path, expected: &[u8]) {
     let mut file = File::open(file).unwrap();
     let mut buffer = vec![0; 1 << 20];
@@ -82,7 +83,7 @@ fn read(file: &Path, expected: &[u8]) {
     }
 }
 
-/// The part that no PUT can do without: S3's ETag is an MD5, and an MD5 is computed on one core.
+/// The part that every PUT needs: S3's ETag is an MD5, and one core computes an MD5.
 fn md5(bytes: &[u8]) {
     let mut hasher = Md5::new();
     hasher.update(bytes);
@@ -110,12 +111,12 @@ fn puts(service: &mut ObjectService, clients: usize) {
     report("GET of what is staged", clients, &staged, &copied);
 }
 
-/// Gives how long the first bytes of the cold GETs took.
+/// Returns the times that the first bytes of the cold GETs took.
 fn gets(service: &mut ObjectService, clients: usize) -> Vec<f64> {
     let (mut cold, mut warm, mut plain) = (Took::new(), Took::new(), Took::new());
     let waits = Mutex::new(Vec::new());
     for _ in 0..ROUNDS {
-        // A server that starts has forgotten all recalls.
+        // A server forgets all recalls when it starts.
         let server = service.serve(None);
         let forget_all = || (0..OBJECTS).for_each(|object| forget(&service.plain_file(object)));
         plain.push(round(clients, &forget_all, &|object| read(&service.plain_file(object), service.source())));
@@ -152,7 +153,7 @@ fn migrate(service: &mut ObjectService) {
 }
 
 fn main() {
-    // `cargo test --benches` only wants to know that it can be started.
+    // `cargo test --benches` only checks that it can be started.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

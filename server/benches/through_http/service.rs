@@ -1,5 +1,5 @@
-//! The subject of the measurements: a server in this process on a data directory of its own, blocking clients, and
-//! plain files beside it.
+//! The subject of the measurements: a server in this process on its own data directory, blocking clients, and plain
+//! files on the same disk.
 //!
 //! Invariant: a GET is only counted if every byte of it is right.
 
@@ -22,17 +22,17 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 pub const OBJECT_BYTES: usize = 64 << 20;
-/// How many objects there are: a multiple of every number of clients.
+/// The number of objects: a multiple of every number of clients.
 pub const OBJECTS: usize = 8;
 /// Modelled seconds per second.
 pub const TIME_SCALE: u32 = 1000;
-/// When groups sleep, in modelled time: soon, so that there is something to wake.
+/// The idle time after which groups sleep, in modelled time: short, so that there is something to wake.
 const IDLE: Duration = Duration::from_mins(1);
-/// How long anything here may take before something is wrong.
+/// The longest time that any step here may take; longer is an error.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Holds every object that is recalled, in one piece.
+/// Room for every recalled object, in one piece.
 const SPOOL_BYTES: u64 = 1 << 30;
-/// So much that nothing moves because the workshop fills up.
+/// So large that nothing moves because the workshop fills up.
 const CAPACITY_BYTES: u64 = 64 << 30;
 
 /// The key of an object.
@@ -40,18 +40,18 @@ pub fn name_of(object: usize) -> String {
     format!("object-{object}")
 }
 
-/// Everything that lies on the disk.
+/// Everything that is on the disk.
 pub struct ObjectService {
     root: TempDir,
     source: Vec<u8>,
 }
 
-/// A server that runs, until it is dropped.
+/// A server that runs until it is dropped.
 pub struct Server<'a> {
     service: &'a ObjectService,
     address: SocketAddr,
     user: (&'static str, &'static str),
-    /// Asks the server how it goes.
+    /// Asks the server for its status.
     admin: Client,
     asking: Runtime,
     stop: Option<oneshot::Sender<()>>,
@@ -59,7 +59,7 @@ pub struct Server<'a> {
 }
 
 impl ObjectService {
-    /// An empty rack, and what will be put into it.
+    /// Builds an empty rack and the bytes that will be put into it.
     pub fn build() -> Self {
         let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let mut rng = Rng::new(1);
@@ -83,17 +83,17 @@ impl ObjectService {
         &self.source
     }
 
-    /// The file that has them.
+    /// The file that holds them.
     pub fn source_file(&self) -> PathBuf {
         self.root.path().join("source")
     }
 
-    /// Where an object's plain copy is.
+    /// The path of an object's plain copy.
     pub fn plain_file(&self, object: usize) -> PathBuf {
         self.root.path().join(name_of(object))
     }
 
-    /// Starts a server, which migrates what is older than that, or nothing.
+    /// Starts a server that migrates objects older than `older_than`; `None` migrates nothing.
     pub fn serve(&self, older_than: Option<Duration>) -> Server<'_> {
         let dir = DataDir::open(&self.data()).unwrap();
         let keys = dir.credentials().clone();
@@ -127,24 +127,24 @@ fn configured(mut config: Config, older_than: Option<Duration>) -> Config {
     config.workshop.capacity = Some(CAPACITY_BYTES);
     config.migrate.older_than = older_than;
     config.migrate.linger = Duration::ZERO;
-    // Each object becomes a blob: in a shared one, reading an object recalls its neighbours' first bytes as well.
+    // Each object becomes one blob: in a shared blob, reading an object recalls its neighbours' first bytes as well.
     config.migrate.pack_bytes = Some(OBJECT_BYTES as u64);
     config.migrate.scan_interval = Duration::from_millis(100);
     config
 }
 
 impl Server<'_> {
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whose access key and secret it takes.
+    /// The access key and secret that it accepts.
     pub fn user(&self) -> (&'static str, &'static str) {
         self.user
     }
 
-    /// Sends a request's head; what is sent behind it must be `body_bytes` long.
+    /// Sends a request's head; the body that is sent after it must be `body_bytes` long.
     fn begin(&self, method: &'static str, path: &str, body_bytes: usize) -> TcpStream {
         let call = Call::new(method, path).user(self.user.0, self.user.1).signed(Signed::Unsigned);
         let (head, _) = call.late_header("content-length", &body_bytes.to_string()).wire(self.address);
@@ -165,7 +165,7 @@ impl Server<'_> {
         end(&mut stream);
     }
 
-    /// Reads an object; gives how long its first bytes took.
+    /// Reads an object; returns the time until its first bytes arrived.
     pub fn get(&self, key: &str) -> Duration {
         let began = Instant::now();
         let mut stream = self.begin("GET", &format!("/shelf/{key}"), 0);
@@ -199,7 +199,7 @@ impl Server<'_> {
         }
     }
 
-    /// Waits until no drive turns.
+    /// Waits until no drive spins.
     pub fn wait_until_asleep(&self) {
         self.wait_until("asleep", |status| status.power.active_drives == 0);
     }
@@ -222,7 +222,8 @@ impl Server<'_> {
     }
 }
 
-/// Reads an answer's head, and perhaps some bytes behind it; gives how long the head is, and how much is in the buffer.
+/// Reads an answer's head and at least one byte after it; returns the head's length and the number of bytes in the
+/// buffer.
 fn read_head(stream: &mut TcpStream, buffer: &mut [u8]) -> (usize, usize) {
     let mut filled = 0;
     loop {

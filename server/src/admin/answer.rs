@@ -9,13 +9,13 @@ use http::{Request, Response, StatusCode, header};
 use http_body_util::Full;
 use serde::{Deserialize, Serialize};
 
-/// The message of a server that is about to end and cannot answer any more.
+/// The message of a server that is about to end and can no longer answer.
 pub(super) const STOPPING: &str = "the server is stopping";
 
-/// The reason why the server cannot answer.
+/// The reason that the server cannot answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdminError {
-    /// Its world has ended, and it is about to end.
+    /// The server's world has ended, and the server is about to end.
     #[error("{STOPPING}")]
     Stopping,
     /// Anything else, as a message for people.
@@ -35,10 +35,10 @@ pub(super) struct ErrorBody {
     pub(super) error: String,
 }
 
-/// JSON, or why there is none.
+/// JSON, or the refusal.
 pub(super) type Body = Result<Vec<u8>, Refusal>;
 
-/// A request that is not answered with what it asks for: the status, and why.
+/// A request that is refused: the status, and the reason.
 pub(super) struct Refusal(StatusCode, String);
 
 impl From<AdminError> for Refusal {
@@ -105,13 +105,13 @@ pub(super) fn response(body: Body) -> Response<Full<Bytes>> {
     response
 }
 
-/// The value of a parameter in the query, if it is there.
+/// The value of a parameter in the query; `None` without it.
 pub(super) fn parameter<B>(request: &Request<B>, name: &str) -> Option<String> {
     let query = request.uri().query().unwrap_or_default();
     form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// The answer of a change that runs in a task of its own: once begun it ends, whether or not the client still listens.
+/// The answer of a change that runs in a separate task: once started it finishes, even if the client has disconnected.
 pub(super) async fn uninterrupted(change: impl Future<Output = Body> + Send + 'static) -> Body {
     let done = tokio::spawn(change).await;
     done.unwrap_or_else(|error| refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))

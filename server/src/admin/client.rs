@@ -1,9 +1,9 @@
 //! The client of the admin API, for the command line.
 //!
-//! A server may end during a request: it closes the connection before or within its answer, says that it is stopping,
-//! or stops answering. The client then waits until it is gone, and reports that no server runs; after a change, also
-//! that the change may have been made. A request for a repartition may take minutes, since it looks through millions of
-//! objects: the client waits for it as long as the server answers other requests.
+//! A server may end during a request: it closes the connection before or within its answer, answers that it is
+//! stopping, or stops answering. The client then waits until it is gone, and reports that no server runs; after a
+//! change, also that the change may have been made. A request for a repartition, a recall, a replacement or a dry run
+//! may take minutes: the client waits for it as long as the server answers other requests.
 
 use super::ScrubChange;
 use super::answer::{ErrorBody, STOPPING};
@@ -30,12 +30,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::UnixStream;
 
-/// The longest time to an answer. It is generous, since the server waits for no drive.
+/// The longest time to an answer. Generous, because the server waits for no drive.
 const ANSWER_LIMIT: Duration = Duration::from_secs(25);
-/// The longest time that a server takes to end after it closed a connection. One that is there after that has not
+/// The longest time that a server takes to end after it closed a connection. A server that is still there then has not
 /// ended.
 const GOING_LIMIT: Duration = Duration::from_secs(5);
-/// The interval of looking whether it is gone.
+/// The interval between checks that it is gone.
 const GOING_STEP: Duration = Duration::from_millis(50);
 
 /// A client of the server of one data directory.
@@ -45,13 +45,13 @@ pub struct Client {
     place: socket::SocketPlace,
 }
 
-/// The reason why there is no answer.
+/// The reason that there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// There is no data directory.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// Nobody listens.
+    /// No process listens.
     #[error("no server runs on {dir}; start it with `larder serve --data {dir}`", dir = .0.display())]
     NoServer(PathBuf),
     /// The server ended during a change.
@@ -61,7 +61,7 @@ pub enum ClientError {
         dir = .0.display()
     )]
     Unfinished(PathBuf),
-    /// The socket is somebody else's.
+    /// The socket belongs to another user.
     #[error("the server on {} belongs to another user; ask as the user who started it", .0.display())]
     NotYours(PathBuf),
     /// The server listens, but does not answer.
@@ -81,7 +81,7 @@ pub enum ClientError {
 enum Failure {
     /// The server seems to be ending.
     Ending(String),
-    /// Anything else.
+    /// Any other error.
     Error(ClientError),
 }
 
@@ -113,10 +113,10 @@ impl Client {
         self.get("/status").await?.ok_or_else(|| self.no_answer("it knows no /status"))
     }
 
-    /// The place of an object, if there is such an object.
+    /// The place of an object; `None` if the object does not exist.
     ///
     /// # Errors
-    /// When no server answers, or it cannot find out.
+    /// When no server answers, or it cannot determine the place.
     pub async fn explain(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, ClientError> {
         let query = form_urlencoded::Serializer::new(String::new())
             .append_pair("bucket", bucket)
@@ -125,8 +125,8 @@ impl Client {
         self.get(&format!("/explain?{query}")).await
     }
 
-    /// What the server's rules say of what is staged below a prefix, or what `rule` alone would, as larder.toml has it;
-    /// `None` if there is no such bucket.
+    /// The decisions of the server's rules, or of `rule` alone (as in larder.toml), about the objects staged below a
+    /// prefix; `None` if there is no such bucket.
     ///
     /// # Errors
     /// When no server answers, or it refuses the rule.
@@ -160,7 +160,7 @@ impl Client {
         self.get("/users").await?.ok_or_else(|| self.no_answer("it knows no /users"))
     }
 
-    /// Makes a user.
+    /// Creates a user.
     ///
     /// # Errors
     /// When no server answers, or it refuses.
@@ -203,7 +203,7 @@ impl Client {
         self.get("/repartition").await?.ok_or_else(|| self.no_answer("it knows no /repartition"))
     }
 
-    /// A repartition job, if there is one of that number.
+    /// A repartition job; `None` if no job has that number.
     ///
     /// # Errors
     /// When no server answers.
@@ -211,7 +211,7 @@ impl Client {
         self.get(&format!("/repartition?job={job}")).await
     }
 
-    /// Changes a repartition job, if there is one of that number: `pause`, `resume` or `cancel`.
+    /// Changes a repartition job: `pause`, `resume` or `cancel`; `None` if no job has that number.
     ///
     /// # Errors
     /// When no server answers, or it refuses.
@@ -223,7 +223,7 @@ impl Client {
         self.ask(Method::POST, &format!("/repartition/{change}?job={job}")).await
     }
 
-    /// Says what it costs to recall a set and, unless it is a dry run, begins with it.
+    /// Returns the cost of recalling a set and, unless it is a dry run, starts the recall.
     ///
     /// # Errors
     /// When no server answers, or it refuses.
@@ -233,7 +233,7 @@ impl Client {
         answer.ok_or_else(|| self.no_answer("it knows no /recall"))
     }
 
-    /// The recalls of sets that are known, by number.
+    /// The known recalls of sets, by number.
     ///
     /// # Errors
     /// When no server answers.
@@ -241,7 +241,7 @@ impl Client {
         self.get("/recall").await?.ok_or_else(|| self.no_answer("it knows no /recall"))
     }
 
-    /// A recall of a set, if there is one of that number.
+    /// A recall of a set; `None` if no recall has that number.
     ///
     /// # Errors
     /// When no server answers.
@@ -249,10 +249,10 @@ impl Client {
         self.get(&format!("/recall?job={job}")).await
     }
 
-    /// Has a copy of the catalog written to `path`, an absolute one, where nothing may be.
+    /// Has a copy of the catalog written to `path`, which must be absolute and must not exist.
     ///
     /// # Errors
-    /// When no server answers, or it cannot.
+    /// When no server answers, or it cannot write the copy.
     pub async fn backup(&self, path: &Path) -> Result<BackupReport, ClientError> {
         let path = path.to_string_lossy();
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("path", &path).finish();
@@ -266,7 +266,7 @@ impl Client {
         answer.ok_or_else(|| self.no_answer("it knows no /users"))
     }
 
-    /// Reports that drive `drive` failed for good; `None` if there is no such drive.
+    /// Reports that drive `drive` failed permanently; `None` if there is no such drive.
     ///
     /// # Errors
     /// When no server answers, it cannot record it, or blobs may be lost by it and `force` is not set.
@@ -274,7 +274,7 @@ impl Client {
         self.ask(Method::POST, &format!("/drives/fail?drive={drive}&force={force}")).await
     }
 
-    /// Has drive `drive`, which is good, emptied; `None` if there is no such drive.
+    /// Has the good drive `drive` emptied; `None` if there is no such drive.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -282,7 +282,7 @@ impl Client {
         self.ask(Method::POST, &format!("/drives/retire?drive={drive}")).await
     }
 
-    /// The objects that are lost with drives that failed.
+    /// The objects that are lost with failed drives.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -290,8 +290,8 @@ impl Client {
         self.get("/lost").await?.ok_or_else(|| self.no_answer("it knows no /lost"))
     }
 
-    /// Has the empty directory or the chosen disk that replaces drive `drive`, which failed, used; `None` if there is
-    /// no such drive.
+    /// Has the empty directory or the chosen disk used that replaces the failed drive `drive`; `None` if there is no
+    /// such drive.
     ///
     /// # Errors
     /// When no server answers, or it refuses.
@@ -311,7 +311,7 @@ impl Client {
         self.ask(Method::POST, &format!("/drives/replace?{}", query.finish())).await
     }
 
-    /// The scrub of each group, and what was found.
+    /// The scrub of each group, and the findings.
     ///
     /// # Errors
     /// When no server answers.
@@ -319,7 +319,7 @@ impl Client {
         self.get("/scrub").await?.ok_or_else(|| self.no_answer("it knows no /scrub"))
     }
 
-    /// The objects of which scrubs have found bytes lost.
+    /// The objects with bytes that scrubs found lost.
     ///
     /// # Errors
     /// When no server answers.
@@ -327,7 +327,7 @@ impl Client {
         self.get("/scrub/lost").await?.ok_or_else(|| self.no_answer("it knows no /scrub/lost"))
     }
 
-    /// Begins a verification, says how far it is, or ends it; `None` if there is none of that number.
+    /// Starts a verification, returns its progress, or ends it; `None` if no verification has that number.
     ///
     /// # Errors
     /// When no server answers, or it refuses.
@@ -347,7 +347,7 @@ impl Client {
         self.ask(method, &target).await
     }
 
-    /// Changes what is scrubbed; `None` if there is no such group.
+    /// Changes the scrubs; `None` if there is no such group.
     ///
     /// # Errors
     /// When no server answers, or it refuses.
@@ -366,7 +366,7 @@ impl Client {
     }
 
     /// The answer to a request; `None` for 404. If the server ends meanwhile, this waits until it is gone; a GET is
-    /// repeated, since another server may have taken its place.
+    /// repeated, because another server may have taken its place.
     async fn ask<T: DeserializeOwned>(&self, method: Method, target: &str) -> Result<Option<T>, ClientError> {
         self.ask_with(method, target, Bytes::new()).await
     }
@@ -441,7 +441,7 @@ impl Client {
         matches!(tokio::time::timeout(ANSWER_LIMIT, status).await, Ok(Ok(_)))
     }
 
-    /// The error when no answer came in time.
+    /// The error if no answer came in time.
     async fn too_late(&self, method: &Method) -> ClientError {
         match self.connect().await {
             Err(ClientError::NoServer(dir)) if method != Method::GET => ClientError::Unfinished(dir),

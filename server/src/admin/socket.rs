@@ -1,4 +1,4 @@
-//! The place of the socket, however long the data directory's path is.
+//! The path of the socket, for a data directory whose path may have any length.
 //!
 //! A socket's address has room for 107 bytes of path (`sun_path`). Longer paths go through the open directory, as
 //! `/proc/self/fd/N/admin.sock`, which is always short.
@@ -14,7 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 const NAME: &str = "admin.sock";
 /// The directory in which the socket is made, before it moves to its name.
 const NEW_DIR: &str = "admin.new";
-/// The longest path that every Unix takes in a socket's address.
+/// The longest path that every Unix accepts in a socket's address.
 const ADDRESS_BYTES: usize = 103;
 
 /// The directory of a socket, as a path that is short enough.

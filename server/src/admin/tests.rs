@@ -371,7 +371,7 @@ async fn without_a_server_the_client_says_how_to_start_one() {
     let no_server = format!("no server runs on {0}; start it with `larder serve --data {0}`", dir.display());
     assert_eq!(Client::of(&dir).unwrap().status().await.unwrap_err().to_string(), no_server);
 
-    // A killed server leaves a socket that nobody listens on; the next one replaces it.
+    // A killed server leaves a socket without a listener; the next server replaces it.
     drop(Listener::bind(&dir).unwrap());
     assert!(dir.join("admin.sock").exists());
     assert_eq!(Client::of(&dir).unwrap().status().await.unwrap_err().to_string(), no_server);
@@ -381,7 +381,7 @@ async fn without_a_server_the_client_says_how_to_start_one() {
     assert!(!dir.join("admin.sock").exists(), "a stopped server leaves no socket");
 }
 
-/// How a server may go while it is asked.
+/// The way in which a server goes during a request.
 #[derive(Clone, Copy, Debug)]
 enum Going {
     /// Its socket is removed and closed while a client waits to be accepted.
@@ -394,15 +394,15 @@ enum Going {
     InTheHead,
     /// It closes the connection in the middle of the body.
     InTheBody,
-    /// It says that it is stopping.
+    /// It reports that it is stopping.
     Stopping,
     /// It is killed while it has the request: the socket stays and refuses.
     Killed,
-    /// It answers no more, and then is gone.
+    /// It answers no more, and is then gone.
     Mute,
 }
 
-/// A server that goes as `how` says as soon as somebody connects.
+/// A server that goes in the way `how` as soon as a client connects.
 async fn goes(dir: PathBuf, how: Going) {
     let socket = dir.join("admin.sock");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -432,15 +432,15 @@ async fn goes(dir: PathBuf, how: Going) {
         return;
     }
     drop(stream);
-    tokio::time::sleep(GOES_AFTER).await; // what closes connections may still listen for a moment
+    tokio::time::sleep(GOES_AFTER).await; // a server that closes connections may still listen for a moment
     if !matches!(how, Going::Killed) {
         std::fs::remove_file(&socket).unwrap();
     }
 }
 
-/// How long a client waits for an answer.
+/// The time for which a client waits for an answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a server that goes listens after it has closed a connection.
+/// The time for which a server that goes still listens after it has closed a connection.
 const GOES_AFTER: Duration = Duration::from_millis(200);
 
 #[tokio::test(start_paused = true)]

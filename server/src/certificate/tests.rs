@@ -39,7 +39,7 @@ impl Files {
         self.mode(0o640);
     }
 
-    /// Gives the key these rights.
+    /// Sets the permissions of the key.
     fn mode(&self, mode: u32) {
         std::fs::set_permissions(self.0.path().join("k.pem"), Permissions::from_mode(mode)).unwrap();
     }

@@ -1,10 +1,10 @@
-//! Settings of what listens beside and around S3: TLS and `/metrics`.
+//! Settings of the listeners: TLS and `/metrics`.
 
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// The certificate of S3. Both or none; paths are relative to the data directory.
+/// The certificate of S3. Both files or neither; paths are relative to the data directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TlsConfig {
@@ -25,7 +25,7 @@ impl TlsConfig {
         if self.files().is_some() { "https" } else { "http" }
     }
 
-    /// Why the two do not make sense together, if they do not.
+    /// The reason that the two contradict each other, if they do.
     pub(super) fn contradiction(&self) -> Option<&'static str> {
         (self.certificate.is_some() != self.key.is_some())
             .then_some("needs both `certificate` and `key`; write both, or none for no TLS")
@@ -36,6 +36,6 @@ impl TlsConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsConfig {
-    /// Where it is served, over plain HTTP; port 0 is any free one. `None` is nowhere.
+    /// Its address, over plain HTTP; port 0 is any free one. `None` is not served.
     pub listen: Option<SocketAddr>,
 }

@@ -5,14 +5,14 @@ use engine::HealthPolicy;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// When drives are asked for their health, and what follows from it.
+/// The times at which drives are asked for their health, and the consequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HealthConfig {
-    /// The wall time after which a drive that is mounted anyway is asked again; never if `None`.
+    /// The wall time after which a drive that is mounted anyway is asked again; `None` is never.
     #[serde(deserialize_with = "text::duration_or_never")]
     pub every: Option<Duration>,
-    /// A drive with more bad sectors than this, whose number rises, is emptied; none is if `None`.
+    /// A drive with more bad sectors than this, whose number rises, is emptied; `None` empties no drive.
     pub drain_above: Option<u64>,
 }
 

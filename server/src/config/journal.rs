@@ -9,13 +9,13 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JournalConfig {
-    /// The least time between two copies that go to a group that is awake for other work.
+    /// The minimum time between two copies to a group that is awake for other work.
     #[serde(deserialize_with = "text::duration")]
     pub ride_after: Duration,
-    /// The time for which a change waits before a group is woken for it; never if `None`.
+    /// The time for which a change waits before a group is woken for it; `None` is never.
     #[serde(deserialize_with = "text::duration_or_never")]
     pub wake_after: Option<Duration>,
-    /// The age of the newest whole copy from which the next one is whole.
+    /// The age of the newest full copy at which the next copy is full.
     #[serde(deserialize_with = "text::some_time")]
     pub snapshot_period: Duration,
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScrubConfig {
-    /// The time in which every blob is read once; never if `None`.
+    /// The time in which every blob is read once; `None` is never.
     #[serde(deserialize_with = "text::some_time_or_never")]
     pub period: Option<Duration>,
-    /// The time after the last work of others in which a scrub goes on in a group that is awake for them.
+    /// The time after other work in an awake group for which a scrub continues there.
     #[serde(deserialize_with = "text::duration")]
     pub ride_along: Duration,
-    /// Wakes of a group for its scrub alone on a day, at most; 0 is none, so that scrubs only ride along.
+    /// The most wakes of a group on a day for its scrub alone; with 0, scrubs only piggyback.
     pub starts_per_day: u32,
 }
 

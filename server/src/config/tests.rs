@@ -18,7 +18,7 @@ fn pelican() -> RackSpec {
     model::text::parse(text, "pelican.toml").unwrap()
 }
 
-/// The template with every key uncommented: what it says the defaults are.
+/// The template with every key uncommented: the defaults that it documents.
 fn uncommented() -> String {
     let is_key = |line: &str| line.strip_prefix('#').is_some_and(|rest| !rest.starts_with(' '));
     TEMPLATE.lines().map(|line| if is_key(line) { &line[1..] } else { line }).collect::<Vec<_>>().join("\n")
@@ -45,7 +45,7 @@ fn the_template_tells_the_true_defaults_of_every_key() {
     assert_eq!(said.limits(5120).peer_connections, Config::default().limits(5120).peer_connections);
     assert_eq!(said.workshop.spool, said.workshop.capacity.map(|capacity| capacity / 4));
     assert_eq!(said.thermometer.default, Some(said.thermometer.thermometer().default), "with a rule");
-    // These have no fixed default; what is left must be equal.
+    // These have no fixed default; the rest must be equal.
     said.thermometer = ThermometerConfig::default();
     said.pins.clear();
     said.starts_per_day = None;
@@ -64,7 +64,7 @@ fn the_template_tells_the_true_defaults_of_every_key() {
 
 #[test]
 fn every_key_there_is_stands_in_the_template() {
-    // Serde lists the keys that it knows when it refuses one that nobody has.
+    // Serde lists the keys that it knows when it refuses an unknown one.
     for (table, marker) in [
         ("", "listen"),
         ("tls", "certificate"),

@@ -1,6 +1,7 @@
 //! The notation of `larder.toml`: quantities with units, fractions, and the place of a key in the text.
 //!
-//! Invariant: no value is rounded or clamped; what is out of range is refused with what to write instead.
+//! Invariant: no value is clamped, and only shares are rounded, to thousandths; a value out of range is refused with
+//! what to write instead.
 
 use engine::{IdleTimeout, Weighing};
 use model::text::{duration as parse_duration, nearest, size as parse_size};
@@ -14,7 +15,7 @@ use toml::de::DeTable;
 /// The fastest an emulated rack may run: a day in less than a second.
 const TIME_SCALE_MAX: u32 = 100_000;
 
-/// A size with its unit, or plain bytes; also of a key that has no default of its own, as the two that follow.
+/// A size with its unit, or plain bytes; also for a key without a default, as the two functions that follow.
 pub fn size<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
     as_size(&Value::deserialize(from)?).map(T::from).map_err(D::Error::custom)
 }
@@ -51,12 +52,12 @@ pub fn some_time_or_never<'de, D: Deserializer<'de>>(from: D) -> Result<Option<D
     }
 }
 
-/// [`duration_or_never`], of what a group of drives waits before it sleeps.
+/// [`duration_or_never`], for the idle time before a group of drives sleeps.
 pub fn idle_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<IdleTimeout, D::Error> {
     Ok(duration_or_never(from)?.map_or(IdleTimeout::Never, IdleTimeout::After))
 }
 
-/// A domain's name, of a key that has no default of its own.
+/// A domain name, for a key without a default.
 pub fn some_domain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HostDomain>, D::Error> {
     let domain = Value::deserialize(from)?.as_str().and_then(HostDomain::new);
     domain.map(Some).ok_or_else(|| D::Error::custom("is no domain; write a host's name such as \"s3.example.org\""))
@@ -80,7 +81,7 @@ pub fn at_least_one<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Result<
     whole(from, u32::MAX).map(T::from)
 }
 
-/// A factor by which time runs faster than life.
+/// The factor by which modelled time runs faster than wall time.
 pub fn time_scale<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     whole(from, TIME_SCALE_MAX)
 }
@@ -110,7 +111,7 @@ fn as_duration(value: &Value) -> Result<Duration, String> {
     }
 }
 
-/// u as it is written: what it means depends on another key, so that it is judged when all are known.
+/// u as it is written: its meaning depends on another key, so it is judged when all are known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OvertakeLimit(Value);
 
@@ -121,7 +122,7 @@ impl<'de> Deserialize<'de> for OvertakeLimit {
 }
 
 impl OvertakeLimit {
-    /// u in bytes, operations or milliseconds, or `None` if it is not written as such.
+    /// u in bytes, operations or milliseconds; `None` if it is not written in that unit.
     pub fn in_unit_of(&self, weighing: Weighing) -> Option<u64> {
         match weighing {
             Weighing::Bytes => as_size(&self.0).ok(),
@@ -134,7 +135,7 @@ impl OvertakeLimit {
     }
 }
 
-/// A TOML error in our words: an unknown key with the nearest one that exists, and `value` named where it is refused.
+/// A TOML error in plain words: an unknown key with the nearest one that exists, and `value` named where it is refused.
 pub fn plainly(message: &str, value: &str) -> String {
     if message.contains("socket address") {
         let what = "is no address to listen on; write one such as \"127.0.0.1:9000\", with numbers for the host";
@@ -154,7 +155,7 @@ pub fn plainly(message: &str, value: &str) -> String {
     plain
 }
 
-/// A value as it stands in the file, cut where it is long.
+/// A value as it is in the file, shortened if it is long.
 fn shown(value: &str) -> String {
     let most = 60;
     let first = value.lines().next().unwrap_or_default();
@@ -171,7 +172,7 @@ pub fn place(text: &str, offset: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
-/// Where the value of `key` (`table.key`) begins in `text`, or its table, if either is there.
+/// The offset of the value of `key` (`table.key`) in `text`, or of its table; `None` if neither is there.
 pub fn find(text: &str, key: &str) -> Option<usize> {
     let root = DeTable::parse(text).ok()?;
     let (first, rest) = key.split_once('.').unwrap_or((key, ""));
@@ -180,8 +181,8 @@ pub fn find(text: &str, key: &str) -> Option<usize> {
     Some(inner.unwrap_or(value).span().start)
 }
 
-/// `template` with the line of each key in `set` (`key` or `table.key`) uncommented and given its value. Every key must
-/// be in the template.
+/// `template` with the line of each key in `set` (`key` or `table.key`) uncommented and set to its value. Every key
+/// must be in the template.
 pub fn filled_in(template: &str, set: &[(&str, String)]) -> String {
     let (mut filled, mut table, mut used) = (String::with_capacity(template.len()), "", 0);
     for line in template.lines() {

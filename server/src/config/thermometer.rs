@@ -1,6 +1,6 @@
 //! `[thermometer]` in `larder.toml`: the operator's rules about hot and cold.
 //!
-//! A rule on a command line is written in the same words, as the inside of a TOML table.
+//! A rule on a command line has the same form, as the inside of a TOML table.
 
 use super::{ConfigError, text};
 use engine::thermometer::{Rule, Temperature, Thermometer};
@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ThermometerConfig {
-    /// The temperature of what no rule holds for. If not set: hot where there is a rule, and cold where there is none.
+    /// The temperature of objects for which no rule holds. If not set: hot if there are rules, and cold without rules.
     pub default: Option<Temperature>,
     /// The rules.
     #[serde(rename = "rule")]
@@ -24,15 +24,15 @@ pub struct ThermometerConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuleConfig {
-    /// What people call it.
+    /// Its name, for people.
     pub name: String,
     /// The temperature of the objects for which it holds; cold if not set.
     pub is: Temperature,
     /// The bucket.
     pub bucket: Option<String>,
-    /// The beginning of the key.
+    /// The prefix of the key.
     pub prefix: String,
-    /// Tags, all of which the object must have.
+    /// Tags, which the object must all have.
     pub tag: BTreeMap<String, String>,
     /// It has more bytes.
     #[serde(rename = "larger_than", deserialize_with = "text::size")]
@@ -40,13 +40,13 @@ pub struct RuleConfig {
     /// It has fewer bytes.
     #[serde(rename = "smaller_than", deserialize_with = "text::size")]
     pub smaller_than_bytes: Option<u64>,
-    /// Its bytes came into being at least so long ago.
+    /// Minimum time since its bytes were created.
     #[serde(deserialize_with = "text::duration")]
     pub older_than: Duration,
-    /// It was neither read nor written for so long.
+    /// Minimum time since it was last read or written.
     #[serde(deserialize_with = "text::duration")]
     pub unread_for: Duration,
-    /// It was read at least so often.
+    /// Minimum number of reads.
     pub reads_at_least: u32,
     /// Every byte of it was read.
     pub read_through: bool,
@@ -69,7 +69,7 @@ impl RuleConfig {
         }
     }
 
-    /// Why it can never hold, if it cannot.
+    /// The reason that it can never hold, if so.
     fn contradiction(&self) -> Option<String> {
         if self.bucket.as_deref().is_some_and(|bucket| bucket.is_empty() || bucket.contains('/')) {
             return Some("`bucket` is no bucket's name; write the beginning of keys as `prefix`".to_owned());
@@ -89,7 +89,7 @@ impl ThermometerConfig {
         Thermometer { rules, default: self.default.unwrap_or(usual) }
     }
 
-    /// What is wrong with its rules, if something is.
+    /// The mistake in its rules, if any.
     pub(super) fn contradiction(&self) -> Option<String> {
         let wrong = |(number, rule): (usize, &RuleConfig)| {
             let what = rule.contradiction()?;
@@ -107,10 +107,10 @@ fn named(name: &str) -> String {
 /// The form of a rule on a command line.
 const AS_WRITTEN: &str = "write a rule as larder.toml has it: 'larger_than = \"10 kB\", older_than = \"2 min\"'";
 
-/// A rule that is written on a command line, such as `larger_than = "10 kB", older_than = "2 min"`.
+/// A rule as written on a command line: `larger_than = "10 kB", older_than = "2 min"`, for example.
 ///
 /// # Errors
-/// As [`Config::parse`](super::Config::parse).
+/// Those of [`Config::parse`](super::Config::parse).
 pub fn parse_rule(written: &str) -> Result<Rule, ConfigError> {
     #[derive(Deserialize)]
     struct Written {

@@ -1,4 +1,4 @@
-//! The keys clients sign with, and where they find the server, kept as lines a shell can read.
+//! The keys that clients sign with, and the server's endpoint, stored as lines that a shell can read.
 
 use super::error::{DataDirError, damaged, failed};
 use s3::REGION;
@@ -26,14 +26,14 @@ pub struct Credentials {
 }
 
 impl fmt::Debug for Credentials {
-    /// Without the secret: what is printed ends up in logs.
+    /// Without the secret: printed values end up in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("access_key", &self.access_key).finish_non_exhaustive()
     }
 }
 
 impl Credentials {
-    /// Fresh keys. The alphabets have powers of two of characters, so that each is as likely as any other.
+    /// Fresh keys. The size of each alphabet is a power of two, so every character is equally likely.
     pub(crate) fn random() -> Result<Self, DataDirError> {
         let access: [u8; 16] = random()?;
         let secret: [u8; 40] = random()?;
@@ -45,7 +45,7 @@ impl Credentials {
         Ok(fresh)
     }
 
-    /// The file's text: lines to be sourced by a shell, for a server on `listen`.
+    /// The text of the file: lines to be sourced by a shell, for a server on `listen`.
     pub(super) fn to_text(&self, listen: SocketAddr) -> String {
         let keys = format!("{ACCESS_KEY}{}\n{SECRET_KEY}{}\n{REGION_LINE}{REGION}\n", self.access_key, self.secret_key);
         match listen.port() {
@@ -56,7 +56,7 @@ impl Credentials {
         }
     }
 
-    /// The text `old` with these keys in the place of its own.
+    /// The text `old` with its keys replaced by these.
     pub(super) fn in_place_of(&self, old: &str) -> String {
         let lines = old.lines().filter(|line| ![ACCESS_KEY, SECRET_KEY].iter().any(|key| line.trim().starts_with(key)));
         let keys = [format!("{ACCESS_KEY}{}", self.access_key), format!("{SECRET_KEY}{}", self.secret_key)];
@@ -79,7 +79,7 @@ impl Credentials {
     }
 }
 
-/// Where clients on this machine find a server that listens on `address`, with `http` or `https` as its scheme.
+/// The URL at which clients on this machine reach a server on `address`; `scheme` is `http` or `https`.
 pub fn endpoint(scheme: &str, address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -94,8 +94,8 @@ pub(super) fn stored_endpoint(text: &str) -> Option<String> {
     text.lines().find_map(|line| line.trim().strip_prefix(ENDPOINT)).map(|endpoint| endpoint.trim().to_owned())
 }
 
-/// Takes from others the right to read the keys. Only a warning where that cannot be: some file systems know no
-/// permissions.
+/// Removes others' right to read the keys, with a warning. On a file system without permissions there is only the
+/// warning.
 fn close_to_others(path: &Path) {
     let is_open = || path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0);
     if !is_open() {

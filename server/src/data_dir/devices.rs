@@ -1,5 +1,4 @@
-//! Disks that become drives of a rack: whether they may, which is judged before anything is written, and making drives
-//! of them.
+//! Disks that become drives of a rack: the checks that they may, before anything is written, and making drives of them.
 
 use super::error::{DataDirError, failed};
 use disk::device::{BY_ID, DeviceDrive, DiskHandle, MountedDisk, is_device};
@@ -12,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A rack with a disk of this machine for each drive that is one.
+/// The disks of this machine for those drives of a rack that are devices.
 pub(super) struct Chosen {
     disks: Vec<(DriveId, Disk)>,
 }
@@ -23,11 +22,11 @@ fn of(rack: &RackSpec) -> impl Iterator<Item = (DriveId, &Path)> {
     paths.filter(|(_, path)| is_device(path))
 }
 
-/// The disks of this machine that `rack` names. What lies on one of `wipe`, or is a file system named `volume`, is not
-/// needed any more.
+/// The disks of this machine that `rack` names. The data of a disk in `wipe`, or of a file system named `volume`, is no
+/// longer needed.
 ///
 /// # Errors
-/// Everything that stands against it, each with its mend.
+/// All objections, each with its fix.
 pub(super) fn choose(rack: &RackSpec, wipe: &[String], volume: Option<&str>) -> Result<Chosen, DataDirError> {
     refuse_pool(rack)?;
     refuse_pool_disks(rack)?;
@@ -38,7 +37,7 @@ pub(super) fn choose(rack: &RackSpec, wipe: &[String], volume: Option<&str>) -> 
     judge(rack, wipe, volume, &tree, &surveyed(rack, &tree))
 }
 
-/// The disks of this machine, each with what its power control says, if that is a command of `rack`'s description.
+/// The disks of this machine, each with the report of its power control, if that is a command in `rack`'s description.
 fn surveyed(rack: &RackSpec, tree: &Tree) -> Vec<Disk> {
     let commands = rack.drives.iter().filter_map(|drive| {
         let path = Path::new(drive.path.as_deref()?);
@@ -96,7 +95,7 @@ fn judge(
     if complaints.is_empty() { Ok(Chosen { disks: chosen }) } else { Err(DataDirError::Refused(complaints.join("\n"))) }
 }
 
-/// What stands against `disk`, which is named by `path`.
+/// The objections to `disk`, which is named by `path`.
 fn reasons(disk: &Disk, path: &str, capacity_bytes: u64, wiped: bool, volume: Option<&str>) -> Vec<String> {
     let mut reasons = Vec::new();
     if !path.starts_with(BY_ID) {
@@ -114,8 +113,8 @@ fn reasons(disk: &Disk, path: &str, capacity_bytes: u64, wiped: bool, volume: Op
     reasons
 }
 
-/// The disks of this machine, of which none but the one that `link` leads to is asked anything: a rack's sleep. Its
-/// power is controlled by `command`, if there is one.
+/// The disks of this machine. Only the disk to which `link` leads is queried, so that a sleeping rack stays asleep.
+/// `command` controls its power, if given.
 pub(crate) fn disks_of_machine(tree: &Tree, link: &Path, command: Option<&PowerCommand>) -> Vec<Disk> {
     let target = tree.target(link);
     let wanted = target.as_ref().map(|path| tree.real(path));
@@ -129,11 +128,11 @@ pub(crate) fn disks_of_machine(tree: &Tree, link: &Path, command: Option<&PowerC
     survey_with(tree, &transports, &commanded)
 }
 
-/// The disk of this machine to which `link` leads, if it may take the place of `drive`. What lies on it is not needed
-/// any more if `wipe` names it; a file system named `volume` is looked into.
+/// The disk of this machine to which `link` leads, if it may take the place of `drive`. Its data is no longer needed if
+/// `wipe` names it; a Larder file system named `volume` is no objection, because it is inspected later.
 ///
 /// # Errors
-/// Everything that stands against it, each with its mend.
+/// All objections, each with its fix.
 pub(crate) fn judge_disk(
     rack: &RackSpec,
     (drive, link): (DriveId, &str),
@@ -164,10 +163,10 @@ pub(crate) fn judge_disk(
     if complaints.is_empty() { Ok(disk.clone()) } else { Err(complaints.join("\n")) }
 }
 
-/// Drives of the pool are directories.
+/// Refuses a drive of the pool that is not a directory, and a drive that is a file.
 fn refuse_pool(rack: &RackSpec) -> Result<(), DataDirError> {
     let paths = rack.pool.iter().filter_map(|drive| drive.path.as_deref()).map(Path::new);
-    // A file cannot hold drives' files either.
+    // Nor can a file hold the files of a drive.
     let files = rack.drives.iter().filter_map(|drive| drive.path.as_deref()).map(Path::new);
     let files = files.filter(|path| !is_device(path) && path.exists() && !path.is_dir());
     let wrong = paths.filter(|path| is_device(path) || (path.exists() && !path.is_dir())).chain(files).next();
@@ -180,7 +179,7 @@ fn refuse_pool(rack: &RackSpec) -> Result<(), DataDirError> {
     })
 }
 
-/// A drive of the pool that is a whole disk is one on which its directory is.
+/// Checks that the directory of each drive of the pool that is a whole disk is on that disk.
 fn refuse_pool_disks(rack: &RackSpec) -> Result<(), DataDirError> {
     let pooled = rack.pool.iter().filter_map(|drive| Some((drive.disk.as_deref()?, Path::new(drive.path.as_deref()?))));
     let complaint = |(number, (disk, path)): (usize, (&str, &Path))| {
@@ -199,7 +198,7 @@ fn none_to_wipe(named: &str) -> DataDirError {
     DataDirError::Refused(format!("--wipe {named}: no drive of this rack is a device; leave it out"))
 }
 
-/// Hardware runs as fast as it does.
+/// Refuses a time scale for real hardware.
 pub(super) fn refuse_time_scale(rack: &RackSpec, time_scale: u32) -> Result<(), DataDirError> {
     let in_pool = rack.pool.iter().any(|drive| drive.disk.is_some());
     if time_scale == 1 || (of(rack).next().is_none() && !in_pool) {
@@ -209,11 +208,11 @@ pub(super) fn refuse_time_scale(rack: &RackSpec, time_scale: u32) -> Result<(), 
 }
 
 impl Chosen {
-    /// Makes a drive of each disk: a file system with a label, unmounted, and asleep. `drive_of` gives the drive, and
-    /// its label but for the disk's identity.
+    /// Makes a drive of each disk: a file system with a label, unmounted, and asleep. `drive_of` returns the drive, and
+    /// its label without the disk's identity.
     ///
     /// # Errors
-    /// The first disk of which none can be made.
+    /// The first disk that cannot become a drive.
     pub(super) fn make(
         self,
         owner: Option<(u32, u32)>,
@@ -240,7 +239,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// A machine with the disks sda to sdh, each of which has a link by its serial number, and a rack of these.
+    /// A machine with the disks sda to sdh, each with a link by its serial number, and a rack of these.
     struct Machine {
         folder: tempfile::TempDir,
         disks: Vec<Disk>,
@@ -361,13 +360,13 @@ mod tests {
         assert_eq!(complaint.lines().count(), 2, "{complaint}");
         assert!(complaint.contains(&format!("--wipe {}", id('e'))), "{complaint}");
         assert_eq!(machine.complaint(&rack(id), &["e", &id('f')], None), None);
-        // What an `init` that was killed left behind is its own.
+        // The remains of a killed `init` are its own.
         assert_eq!(machine.complaint(&rack(id), &["sde"], Some("larderabcdef")), None);
         assert!(machine.complaint(&rack(id), &["sde"], Some("larderfedcba")).is_some());
     }
 
     impl Machine {
-        /// The name of the disk that is judged to be able to take the place of drive 1, or what stands against it.
+        /// The name of the disk that may take the place of drive 1, or the objections to it.
         fn judged(&self, link: &str, wipe: Option<&str>) -> Result<String, String> {
             // The disks sdg and sdh are none of the rack's.
             let rack = rack(|letter| if letter < 'g' { id(letter) } else { format!("directory-{letter}") });
@@ -422,7 +421,7 @@ mod tests {
         assert_eq!(complaint.lines().count(), 2, "{complaint}");
         assert!(complaint.contains("drive 0") && complaint.contains("it has the identity of sdb"), "{complaint}");
         assert_eq!(fs::read_to_string(node).unwrap(), "as it was");
-        // Nor does a number that both have name one of them.
+        // Nor does an identity that two disks share name one of them.
         let complaint = machine.complaint(&rack(id), &["a"], None).unwrap();
         assert!(complaint.contains("a is the identity of sda and sdb; name one of them by its path"), "{complaint}");
     }

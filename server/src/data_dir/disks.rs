@@ -1,7 +1,8 @@
-//! The file `disks`: the disks that took the places of others, beside the rack's description, which stays as it is.
+//! The file `disks`: the disks that took the places of others, beside the rack's description, which stays unchanged.
 //!
-//! Text lines, the last of which is the CRC-32C of those before. `drive 3 = NEW for OLD` means that drive 3 is the disk
-//! to which the link NEW leads, as long as the description names OLD for it. Who changes the description has the word.
+//! Text lines; the last one is the CRC-32C of those before it. `drive 3 = NEW for OLD` means that drive 3 is the disk
+//! to which the link NEW leads, as long as the description names OLD for it. So a change of the description takes
+//! precedence.
 
 use super::error::{DataDirError, damaged, read_part, refused};
 use super::identity::{crc32c, uuid_from};
@@ -14,7 +15,7 @@ use std::path::Path;
 pub(super) const DISKS: &str = "disks";
 const HEAD: &str = "Larder disks\n";
 const VERSION: u32 = 1;
-/// Between the two links of a line.
+/// Separates the two links of a line.
 const FOR: &str = " for ";
 
 /// A disk in the place of another.
@@ -32,7 +33,7 @@ pub(super) struct Disks {
 }
 
 impl Disks {
-    /// Those of the data directory `dir`, of this rack; none if there is no such file.
+    /// The contents in the data directory `dir`, of this rack; empty without the file.
     pub(super) fn read(dir: &Path, rack: RackUuid) -> Result<Self, DataDirError> {
         let path = dir.join(DISKS);
         if !path.exists() {
@@ -61,7 +62,7 @@ impl Disks {
             let substitute = Substitute { link: link.to_owned(), described: described.to_owned() };
             found.substitutes.insert(DriveId(drive.parse().map_err(|_| bad())?), substitute);
         }
-        // Whatever is not as it would be written is damage.
+        // A file that differs from its own encoding is damaged.
         if found.to_text() == text { Ok(found) } else { Err(bad()) }
     }
 
@@ -74,7 +75,7 @@ impl Disks {
         format!("{text}checksum = {sum:08x}\n")
     }
 
-    /// The rack that is `described`, with them.
+    /// The rack `described`, with these disks.
     pub(super) fn applied(&self, described: &RackSpec) -> Result<RackSpec, DataDirError> {
         let mut draft = RackDraft::clone(described);
         for drive in &mut draft.drives {
@@ -89,7 +90,7 @@ impl Disks {
         RackSpec::validated(draft).map_err(why)
     }
 
-    /// The disk to which `link` leads is `drive`, for which the description names `described`.
+    /// Records that the disk to which `link` leads is `drive`, for which the description names `described`.
     pub(super) fn put(&mut self, drive: DriveId, link: &str, described: &str) {
         if link == described {
             self.substitutes.remove(&drive);

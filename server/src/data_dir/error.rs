@@ -1,4 +1,4 @@
-//! Errors of a data directory, each with its mend.
+//! Errors of a data directory, each with its fix.
 
 use crate::config::ConfigError;
 use catalog::StoreError;
@@ -21,17 +21,17 @@ pub(super) fn failed(doing: &str, source: io::Error) -> DataDirError {
     DataDirError::Io { doing: doing.to_owned(), source }
 }
 
-/// Why there is no data directory to work with, and what to do about it.
+/// The reason that there is no usable data directory, and the fix.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// Nothing is there.
+    /// There is no data directory.
     #[error(
         "there is no Larder data directory at {path}; name the right one with --data, or \
          make one with `larder init --data {path} --rack pelican`",
         path = .0.display()
     )]
     Missing(PathBuf),
-    /// It is not what it should be, or not ours to use.
+    /// It is not as it should be, or not Larder's to use.
     #[error("{0}")]
     Refused(String),
     /// The description makes no sense.
@@ -57,7 +57,7 @@ pub enum DataDirError {
 }
 
 impl DataDirError {
-    /// Of a catalog that is lost: a start may make it again.
+    /// Adds to the error of a lost catalog that a start may make it again.
     pub(super) fn or_started(self) -> Self {
         match self {
             Self::Refused(what) => Self::Refused(format!(
@@ -68,7 +68,7 @@ impl DataDirError {
     }
 }
 
-/// `path` is refused, since it `is` something.
+/// `path` is refused; `is` completes the sentence about it.
 pub(super) fn refused(path: &Path, is: impl Display) -> DataDirError {
     DataDirError::Refused(format!("{} {is}", path.display()))
 }
@@ -78,13 +78,13 @@ pub(super) fn damaged(path: &Path, what: impl Display) -> DataDirError {
     refused(path, format!("{what}; restore it from a backup"))
 }
 
-/// A part is missing that a recovery makes again, as far as that can be.
+/// A part is missing that a recovery makes again, as far as possible.
 pub(super) fn lost_part(path: &Path, what: impl Display) -> DataDirError {
     let dir = path.parent().unwrap_or(path).display();
     refused(path, format!("{what}; put it back, or, if it is lost, say `larder recover --data {dir}`"))
 }
 
-/// Somebody else's directory, which holds files of these names.
+/// A directory that is not Larder's, which holds files of these names.
 pub(super) fn foreign(path: &Path, names: &[String]) -> DataDirError {
     let some = names.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
     let more = if names.len() > 3 { ", ..." } else { "" };

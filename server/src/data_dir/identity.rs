@@ -1,7 +1,7 @@
-//! The identity: that a directory is ours, of which format, and which rack its drives were laid out for.
+//! The identity: marks a directory as Larder's, with its format and the rack for which its drives were laid out.
 //!
-//! Text lines `name = value`, the last of which is the CRC-32C of those before, so that it can be read by eye and not
-//! be damaged unseen. Of the rack it keeps what decides where data lies: a description may change in everything else.
+//! Text lines `name = value`; the last one is the CRC-32C of those before it, so people can read the file and damage is
+//! noticed. Of the rack it has what decides where data is stored: a description may change in everything else.
 
 use super::credentials::random;
 use super::error::{DataDirError, damaged, read_part, refused};
@@ -12,9 +12,9 @@ use serde::Serialize;
 use std::path::Path;
 
 const HEAD: &str = "Larder data directory\n";
-/// The format of the directory as a whole: 2 where the log in front of the catalog may have a manifest.
+/// The format of the directory as a whole: version 2, in which the log in front of the catalog may have a manifest.
 pub(super) const VERSION: u32 = 2;
-/// The first version, which is read as well.
+/// The first version, which is also supported.
 const FIRST_VERSION: u32 = 1;
 
 /// The contents of the file `identity`.
@@ -28,13 +28,13 @@ pub(super) struct Identity {
     domains: String,
 }
 
-/// Everything about a rack's geometry that its layout depends on.
+/// The geometry of a rack on which its layout depends.
 #[derive(Serialize)]
 struct Geometry<'a> {
     resources: &'a [Resource],
     failure_domains: &'a [FailureDomains],
     drives: Vec<(&'a [u16; 3], &'a [DomainId], &'a [DomainId])>,
-    /// The domains of those drives of the pool that take power from the others'.
+    /// The domains of those drives of the pool that share power domains with the rack's drives.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pool: Vec<&'a [Option<DomainId>]>,
 }
@@ -60,7 +60,7 @@ impl Identity {
         }
     }
 
-    /// The same, of the version of this Larder.
+    /// The same, with the version of this Larder.
     pub(super) fn raised(self) -> Self {
         Self { version: VERSION, ..self }
     }
@@ -104,7 +104,7 @@ impl Identity {
         Ok(identity)
     }
 
-    /// Refuses a description that the drives were not laid out for.
+    /// Refuses a description of another rack than the one for which the drives were laid out.
     pub(super) fn must_fit(&self, rack: &RackSpec, path: &Path) -> Result<(), DataDirError> {
         let now = Self::of(self.rack_uuid, rack);
         let rows = [

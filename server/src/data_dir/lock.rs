@@ -1,7 +1,7 @@
 //! One process at a time in a data directory.
 //!
-//! The lock is the system's, on an open file: it goes when its process does, however that ends. The process id in the
-//! file is for the message alone.
+//! The lock is the operating system's, on an open file: it ends when its process ends, for any reason. The process id
+//! in the file is only for the message.
 
 use super::error::{DataDirError, failed, refused};
 use disk::private::FILE_MODE;
@@ -10,7 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The file that is locked.
+/// The locked file.
 pub(super) const LOCK: &str = "lock";
 
 /// Locks the data directory `path` until the file is dropped.

@@ -1,7 +1,7 @@
 //! The `[drive]` of the rack's description, with measured figures in place of estimates; and the rate of each drive.
 //!
-//! Only the lines of the keys that were measured change, each in place; the rest of the file stays as somebody wrote
-//! it, comments included. Invariant: what comes out is a description of the same rack, but for these figures.
+//! Only the lines of measured keys change, each in place; the rest of the file stays as it was written, comments
+//! included. Invariant: the result describes the same rack, except for these figures.
 
 use disk::measure::Figures;
 use model::{DriveId, RackDraft, RackSpec};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Lines of a table, by their keys.
 type Lines = Vec<(&'static str, String)>;
 
-/// The lines of `[drive]` that `figures` make.
+/// The lines of `[drive]` for `figures`.
 fn lines(figures: &Figures) -> Lines {
     let Figures { bytes_per_s, zone_permille, drive_permille, .. } = *figures;
     let percent = |permille: u16| format!("{}.{} %", permille / 10, permille % 10);
@@ -26,7 +26,7 @@ fn lines(figures: &Figures) -> Lines {
     ]
 }
 
-/// A duration in microseconds, and no shorter than one.
+/// A duration in microseconds, at least 1.
 fn span(span: Duration) -> String {
     format!("\"{} us\"", span.as_micros().max(1))
 }
@@ -35,14 +35,14 @@ fn varying((min, max): (Duration, Duration)) -> String {
     format!("{{ min = {}, max = {} }}", span(min), span(max))
 }
 
-/// The lines of the `[[drives]]` of `drive` that its own rate makes, if it was measured.
+/// The lines of the `[[drives]]` of `drive` for its own rate, if that was measured.
 fn lines_of(drive: DriveId, rates: &[(DriveId, u64)]) -> Lines {
     let rate = rates.iter().find(|(measured, _)| *measured == drive);
     rate.map(|(_, rate)| ("bytes_per_s", format!("\"{rate} B/s\""))).into_iter().collect()
 }
 
-/// `text`, a description, with `figures` in its `[drive]`, and its own rate in the `[[drives]]` of each drive of
-/// `rates`; `None` if it has no such tables that can be changed line by line.
+/// `text`, a description, with `figures` in its `[drive]`, and the own rate of each drive of `rates` in its
+/// `[[drives]]`; `None` if these tables cannot be changed line by line.
 pub(super) fn with_figures(text: &str, figures: &Figures, rates: &[(DriveId, u64)]) -> Option<String> {
     let (mut out, mut measured) = (Vec::new(), Lines::new());
     let (mut drives, mut found) = (0, false);
@@ -76,7 +76,7 @@ pub(super) fn with_figures(text: &str, figures: &Figures, rates: &[(DriveId, u64
     found.then(|| out.join("\n") + "\n")
 }
 
-/// What the table did not have is put at its end, before the blank lines and comments that follow it.
+/// Puts the keys that the table did not have at its end, before the blank lines and comments that follow it.
 fn flush(out: &mut Vec<String>, measured: &mut Lines) {
     let is_rest = |line: &String| line.trim().is_empty() || line.trim().starts_with('#');
     let at = out.len() - out.iter().rev().take_while(|line| is_rest(line)).count();
@@ -84,7 +84,7 @@ fn flush(out: &mut Vec<String>, measured: &mut Lines) {
     out.splice(at..at, lines);
 }
 
-/// Whether `new` describes the rack that `old` does, but for what is measured.
+/// True if `new` describes the same rack as `old`, except for the measured figures.
 pub(super) fn is_same_but_for_figures(old: &RackSpec, new: &RackSpec) -> bool {
     let mut same = RackDraft::clone(new);
     let measured = &mut same.profile;

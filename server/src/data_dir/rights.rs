@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 /// Removes others' access to the data directory `path`, to its entries `ours`, and to the contents of its directories
-/// `within`. Other entries belong to the operator, such as a TLS key that a group may read.
+/// `within`. Other entries belong to the operator, for example a TLS key that a group may read.
 pub(super) fn close(path: &Path, ours: &[&str], within: &[&Path]) {
     close_to_others(path);
     for name in ours {

@@ -31,7 +31,7 @@ pub(super) struct RunsFile {
     pub(super) accepted_ms: u64,
 }
 
-/// What to do about a file that is damaged.
+/// The fix for a damaged file.
 const MEND: &str = "put the file back from a backup, or move it away and run `larder take-over`";
 
 impl RunsFile {

@@ -1,10 +1,10 @@
-//! The keys of payloads in the intake: names in their order, and of one name slots in theirs.
+//! The keys of payloads in the intake: sorted by name, then by slot.
 
 use workshop::NamedSlot;
 
 /// The first byte of the keys of payloads of version 1; the slot follows, big-endian.
 pub(super) const PAYLOAD_1: u8 = b's';
-/// Behind a name, in which each zero byte is followed by 255: so names are sorted as they are, and none begins another.
+/// Follows a name, in which each zero byte is followed by 255: so names sort as they are, and none begins another.
 const NAME_END: [u8; 2] = [0, 1];
 /// The first byte of the keys of payloads; the name of the object follows, and the slot, big-endian.
 pub(super) const PAYLOAD: u8 = b'n';
@@ -28,7 +28,7 @@ pub(super) fn old_key(slot: u64) -> Vec<u8> {
     [&[PAYLOAD_1][..], &slot.to_be_bytes()].concat()
 }
 
-/// The place of the payload with this key; `None` if it is none.
+/// The name and slot of the payload with this key; `None` if it is not the key of a payload.
 pub(super) fn slot_of(key: &[u8]) -> Option<NamedSlot> {
     let (kind, rest) = key.split_first()?;
     let (name, slot) = rest.split_last_chunk()?;

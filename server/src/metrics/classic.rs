@@ -1,7 +1,7 @@
 //! OpenMetrics text in the older text format of Prometheus (0.0.4), for clients that know no other.
 //!
-//! There, the family of a counter bears the name of its samples, `_total` included; an `info` is a gauge whose name
-//! ends with `_info`; and there are neither units nor an end. Samples are the same in both.
+//! In that format, the family of a counter has the name of its samples, with `_total`; an `info` is a gauge whose name
+//! ends with `_info`; and there are neither units nor an end mark. Samples are the same in both.
 
 use std::fmt::Write;
 

@@ -1,7 +1,8 @@
-//! The text of `/metrics`, from a [`Status`] and the reports of all drives: what an operator would draw or be woken by.
+//! The text of `/metrics`, from a [`Status`] and the reports of all drives: figures for an operator's charts and
+//! alerts.
 //!
-//! Names follow OpenMetrics 1.0: `larder_`, then what is counted, its unit last (`_bytes`, `_seconds`, `_watts`),
-//! and `_total` for what only grows until the server starts again. Spans are wall seconds unless the name says
+//! Names follow OpenMetrics 1.0: `larder_`, then the counted thing, its unit last (`_bytes`, `_seconds`, `_watts`), and
+//! `_total` for counts that only grow until the server starts again. Durations are wall seconds unless the name says
 //! `modelled`. The text grows with drives, classes and groups of the rack, never with objects.
 
 use crate::condition::Condition;
@@ -27,7 +28,7 @@ pub(super) fn text(status: Status, drives: Vec<DriveReport>) -> Result<String, f
     Ok(text)
 }
 
-/// What a scrape shows.
+/// The figures of a scrape.
 #[derive(Debug)]
 struct Figures {
     status: Status,
@@ -73,7 +74,7 @@ enum UnitOf {
 }
 
 impl UnitOf {
-    /// As OpenMetrics names it.
+    /// Its name in OpenMetrics.
     fn name(self) -> Unit {
         match self {
             Self::Bytes => Unit::Bytes,
@@ -90,14 +91,14 @@ const WATTS: Option<UnitOf> = Some(UnitOf::Watts);
 const RATIO: Option<UnitOf> = Some(UnitOf::Ratio);
 
 impl Page<'_> {
-    /// A figure that goes up and down.
+    /// A value that goes up and down.
     fn gauge(&mut self, name: &str, unit: Option<UnitOf>, help: &str, value: f64) -> fmt::Result {
         let unit = unit.map(UnitOf::name);
         let metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
         ConstGauge::new(value).encode(metric)
     }
 
-    /// The same where it is known.
+    /// The same, if the value is known.
     fn known(&mut self, name: &str, unit: Option<UnitOf>, help: &str, value: Option<f64>) -> fmt::Result {
         value.map_or(Ok(()), |value| self.gauge(name, unit, help, value))
     }
@@ -160,7 +161,7 @@ fn flag(is_so: bool) -> f64 {
     f64::from(u8::from(is_so))
 }
 
-/// A thousandth share as a ratio.
+/// A share in thousandths as a ratio.
 fn ratio(permille: u64) -> f64 {
     permille as f64 / 1000.0
 }
@@ -234,12 +235,12 @@ fn drives(page: &mut Page, drives: &[DriveReport]) -> fmt::Result {
     health(page, drives)
 }
 
-/// The starts of a drive that nobody else counts are Larder's own.
+/// The lifetime starts of a drive: its own count, or Larder's if that is higher.
 fn lifetime_starts(drive: &DriveReport) -> u64 {
     drive.health.as_ref().and_then(|health| health.said.starts).unwrap_or(0).max(drive.starts_total)
 }
 
-/// What drives said of their health when they were awake; a line only for those that said it.
+/// The health that drives reported when they were awake; a line only for drives that reported it.
 fn health(page: &mut Page, drives: &[DriveReport]) -> fmt::Result {
     let asked = |drive: &DriveReport| Some((one("drive", drive.drive), drive.health.as_ref()?.read_ms as f64 / 1000.0));
     let known = |value: fn(&Smart) -> Option<f64>| {

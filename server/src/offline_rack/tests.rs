@@ -1,4 +1,4 @@
-//! Wakes groups of drives in memory, in virtual time, and watches what platters do.
+//! Wakes groups of drives in memory, in virtual time, and watches their platters.
 
 #![allow(clippy::unwrap_used)]
 use super::*;
@@ -40,7 +40,7 @@ life_years = 5
 "#;
 const SPIN_UP: Duration = Duration::from_secs(15);
 
-/// What the platters of each drive do, and the most of them at once.
+/// The state of the platters of each drive, and the most of them at once.
 #[derive(Default)]
 struct Platters {
     starting: BTreeSet<DriveId>,
@@ -69,7 +69,7 @@ impl Platters {
     }
 }
 
-/// Drives of which some are found spinning.
+/// Drives and those of them that are found spinning.
 struct Found(Vec<DriveId>);
 
 #[async_trait]
@@ -89,8 +89,8 @@ struct Bench {
     platters: Arc<Mutex<Platters>>,
 }
 
-/// The description of five drives of which two may spin and one may start: two groups of two, and a spare. Nobody
-/// controls the power of drive `always_on`.
+/// The description of five drives; two may spin and one may start: two groups of two, and a spare. Drive `always_on`
+/// has no power control.
 pub(crate) fn described(always_on: Option<u32>) -> String {
     let drive = |number| {
         let power = if always_on == Some(number) { "power = \"none\"\n" } else { "" };
@@ -99,12 +99,12 @@ pub(crate) fn described(always_on: Option<u32>) -> String {
     RACK.to_owned() + &(0..5).map(drive).collect::<String>()
 }
 
-/// The rack, of which `found` spin at first, and one drive of which does not hear a command.
+/// The rack. The drives `found` spin at first, and one drive does not receive a command.
 fn bench(found: &[u32], deaf: Option<(u32, MemoryCall)>) -> Bench {
     bench_with(found, deaf, None)
 }
 
-/// The same, where nobody controls the power of drive `always_on`.
+/// The same, without power control of drive `always_on`.
 fn bench_with(found: &[u32], deaf: Option<(u32, MemoryCall)>, always_on: Option<u32>) -> Bench {
     let spec = model::text::parse(&described(always_on), "rack.toml").unwrap();
     let (platters, deaf) = (Arc::new(Mutex::new(Platters::default())), deaf.map(Arc::new));

@@ -1,10 +1,10 @@
-//! The scans that are known, by bucket: what [`engine::readahead::Scan`] knows of each, and the names that it does not
-//! know: keys and prefixes.
+//! The known scans by bucket: the state of each [`engine::readahead::Scan`], and the names that it does not have: keys
+//! and prefixes.
 //!
-//! What a reader is taken to want begins with the shortest prefix that was listed of late and that the key which was
-//! asked for begins with; or else with what the keys that were asked for of late have in common, up to a slash.
+//! A reader is assumed to want the keys under the shortest recently listed prefix of the requested key; or else under
+//! the common prefix of the recently requested keys, up to a slash.
 //!
-//! Invariant: at most [`SCANS_MAX`] buckets, and [`NAMES_MAX`] keys and prefixes of each.
+//! Invariant: at most [`SCANS_MAX`] buckets, and [`NAMES_MAX`] keys and prefixes for each.
 
 use engine::readahead::{Feedback, MEMORY, SCANS_MAX, Scan};
 use std::cmp::Ordering;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use workshop::AheadCounts;
 
-/// Keys and prefixes of each kind that are remembered of a bucket.
+/// Keys, and prefixes, that are remembered for each bucket.
 const NAMES_MAX: usize = 8;
 
 /// All scans.
@@ -29,28 +29,28 @@ struct Known {
     counts: Arc<AheadCounts>,
 }
 
-/// What a plan is made for.
+/// The scope of a plan.
 pub(super) struct Outlook {
-    /// The keys that may be wanted begin so.
+    /// The prefix of the keys that may be wanted.
     pub(super) prefix: String,
-    /// How many bytes of them are looked at.
+    /// The number of bytes under it that a plan considers.
     pub(super) window_bytes: u64,
-    /// Whether those before the key that was asked for are wanted as well.
+    /// True if keys before the requested one are wanted as well.
     pub(super) wraps: bool,
-    /// Counts what becomes of what is read.
+    /// Counts the use of the bytes that are read.
     pub(super) counts: Arc<AheadCounts>,
 }
 
 impl Scans {
-    /// What begins with `prefix` was listed.
+    /// Records that the keys with `prefix` were listed.
     pub(super) fn listed(&mut self, now: Duration, bucket: &str, prefix: &str) {
         let listed = &mut self.known(now, bucket).listed;
-        // Who lists folder after folder below it goes through all of it.
+        // A reader that lists folder after folder below a prefix goes through all of it.
         let above = listed.iter().find(|above| prefix.starts_with(above.as_str())).cloned();
         remember(listed, above.as_deref().unwrap_or(prefix));
     }
 
-    /// `key` was asked for.
+    /// Records that `key` was requested.
     pub(super) fn asked(&mut self, now: Duration, bucket: &str, key: &str) {
         let known = self.known(now, bucket);
         let step = known.keys.back().map_or(Ordering::Greater, |last| key.cmp(last.as_str()));
@@ -58,7 +58,7 @@ impl Scans {
         remember(&mut known.keys, key);
     }
 
-    /// What is likely to be wanted along with `key`; `None` if nothing is known of the bucket any more.
+    /// The keys that are likely to be wanted along with `key`; `None` if the bucket is not known any more.
     pub(super) fn outlook(&self, bucket: &str, key: &str, capacity_bytes: u64) -> Option<Outlook> {
         let known = self.0.get(bucket)?;
         let bytes = known.counts.get();
@@ -97,14 +97,14 @@ impl Known {
     }
 }
 
-/// What both begin with.
+/// The common prefix of both.
 fn common_start<'k>(one: &'k str, other: &str) -> &'k str {
     let same = one.char_indices().zip(other.chars()).find(|((_, left), right)| left != right);
     let end = same.map_or(one.len().min(other.len()), |((at, _), _)| at);
     &one[..end]
 }
 
-/// Adds a name as the newest. One that was known is moved.
+/// Adds a name as the newest. A known name moves to the end.
 fn remember(names: &mut VecDeque<String>, name: &str) {
     names.retain(|other| other != name);
     if names.len() == NAMES_MAX {

@@ -1,7 +1,7 @@
-//! The course of one client's recall, which its feeder and its operations share: what [`engine::recall::Recall`] knows,
-//! and the segments that are kept for it.
+//! The course of one client's recall, which its feeder and its operations share: the state of
+//! [`engine::recall::Recall`], and the segments that are kept for the client.
 //!
-//! Invariants: kept segments are in the order of their bytes; an operation does not keep its client's course, so that
+//! Invariants: kept segments are in the order of their bytes; an operation does not keep its client's course alive, so
 //! nothing is kept for a client that has gone.
 
 use engine::Rejection;
@@ -13,14 +13,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use workshop::SpoolReader;
 
-/// A segment of the spool, which is complete or being read.
+/// A segment of the spool; complete, or being read.
 #[derive(Clone)]
 pub(super) struct Segment {
-    /// Keeps it, and reads it.
+    /// Holds the segment, and reads it.
     pub(super) reader: SpoolReader,
-    /// Set if the rack does not give it.
+    /// Set if the rack refuses the read.
     pub(super) refused: Arc<OnceLock<Rejection>>,
-    /// True if somebody else ordered it.
+    /// True if it was found in the spool, and not ordered by this recall.
     pub(super) joined: bool,
     /// True if the operation that reads it is known to end with it.
     pub(super) is_last: bool,
@@ -31,9 +31,9 @@ pub(super) struct Course(Mutex<CourseState>);
 
 struct CourseState {
     recall: Recall,
-    /// Segments that come next, each of which is thereby not evicted.
+    /// The next segments; while they are here they are not evicted.
     kept: VecDeque<Segment>,
-    /// An operation was ordered for it.
+    /// True if an operation was ordered for this recall.
     begun: bool,
 }
 
@@ -42,22 +42,22 @@ impl Course {
         Self(Mutex::new(CourseState { recall, kept: VecDeque::new(), begun: false }))
     }
 
-    /// An operation is about to be ordered. False for the first one.
+    /// Records that an operation is about to be ordered. False for the first one.
     pub(super) fn begins_again(&self) -> bool {
         std::mem::replace(&mut self.0.lock().begun, true)
     }
 
-    /// The bytes that are still to be received.
+    /// The bytes still to be received.
     pub(super) fn left(&self) -> Range<u64> {
         self.0.lock().recall.left()
     }
 
-    /// The operation to order that begins with byte `at`.
+    /// The operation to order, which begins with byte `at`.
     pub(super) fn operation(&self, at: u64) -> RecallOperation {
         self.0.lock().recall.operation(at)
     }
 
-    /// Where the operation after the one up to `end` begins, if it is ordered ahead.
+    /// The beginning of the operation after the one up to `end`, if it is to be ordered ahead.
     pub(super) fn ahead(&self, end: u64) -> Option<u64> {
         self.0.lock().recall.ahead(end)
     }
@@ -73,7 +73,7 @@ impl Course {
         }
     }
 
-    /// The kept segment that holds byte `at`. Those before it are let go.
+    /// The kept segment with byte `at`. Releases those before it.
     pub(super) fn take(&self, at: u64) -> Option<Segment> {
         let mut state = self.0.lock();
         while state.kept.front().is_some_and(|segment| segment.reader.range().end <= at) {
@@ -82,12 +82,12 @@ impl Course {
         state.kept.pop_front_if(|segment| segment.reader.range().contains(&at))
     }
 
-    /// So many bytes were received.
+    /// Records that `bytes` were received.
     pub(super) fn received(&self, bytes: u64) {
         self.0.lock().recall.received(bytes);
     }
 
-    /// A segment was received to its end. What the client will not get to soon is let go.
+    /// Records that a segment was received completely. Releases segments that the client will not get to soon.
     pub(super) fn segment_ended(&self, bytes: u64, waited: Duration) {
         let mut guard = self.0.lock();
         let CourseState { recall, kept, .. } = &mut *guard;
@@ -97,14 +97,14 @@ impl Course {
         }
     }
 
-    /// The client does not take its bytes: nothing is kept for it.
+    /// Records that the client does not take its bytes: nothing is kept for it.
     pub(super) fn stalled(&self) {
         let mut state = self.0.lock();
         state.recall.stalled();
         state.kept.clear();
     }
 
-    /// `segment` came to nothing.
+    /// Records that `segment` failed; returns the next step.
     pub(super) fn broken(&self, segment: &Segment) -> Broken {
         self.0.lock().recall.broken(segment.joined)
     }

@@ -1,6 +1,6 @@
-//! The copies of the catalog on drives, found without it: the names of stacks show which blobs may have one, and the
-//! indexes of their packs what they have. Each is brought into a directory of its own, under the name that it would
-//! have in a journal, so that it is used like one; all of it is checked there once more.
+//! The copies of the catalog on drives, found without the catalog: the names of stacks show which blobs may have a
+//! copy, and the indexes of their packs show which. Each copy is written to a separate directory, under its name in a
+//! journal, so that it is used like one; all of it is checked there again.
 
 use super::group::{GroupDrives, Stacks};
 use super::report::{Pass, Step};
@@ -22,10 +22,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use workshop::IndexEntry;
 
-/// The longest index of a pack of one copy.
+/// The longest index of a pack with one copy.
 const INDEX_BYTES_MAX: u64 = 1 << 20;
 
-/// Brings all copies on the drives of `dir` into the directory `into`, which is made.
+/// Writes all copies on the drives of `dir` into the new directory `into`.
 pub(super) async fn gather(
     dir: &DataDir,
     rack: &mut OfflineRack,
@@ -94,7 +94,7 @@ async fn bring(drives: &GroupDrives, id: BlobId, stacks: &Stacks, into: &Path) -
     Ok(())
 }
 
-/// The name that a copy would have in a journal.
+/// The name of a copy in a journal.
 fn file_name(content: CopyContent, blob: BlobId) -> String {
     match content {
         CopyContent::Snapshot(Sequence(number)) => format!("{number:016x}.snapshot"),
@@ -127,7 +127,7 @@ struct Sink {
 
 impl Sink {
     fn make(path: PathBuf) -> io::Result<Self> {
-        // For the owner alone: a catalog has the secrets of users.
+        // Only for the owner: a catalog has the secrets of users.
         let file = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(&path)?;
         Ok(Self { path, file, checksum: Digest::new(CrcAlgorithm::Crc64Nvme), failed: None })
     }

@@ -1,6 +1,6 @@
-//! The drives: every blob that the catalog does not know, and was to, is adopted; stacks that lie elsewhere than it
-//! knows are counted where they are; stacks missing from a readable drive are marked as lost, and the server rebuilds
-//! them at its start; and what was removed since is forgotten. Group after group, so that each has to be awake once;
+//! The drives: every blob that the catalog should know and does not is adopted. Stacks on other drives than it knows
+//! are counted where they are. Stacks missing from a readable drive are marked as lost, and the server rebuilds them at
+//! its start. Blobs that were removed since are forgotten. The pass goes group after group, so that each is awake once;
 //! memory holds the names on the drives of one group, and the index of one pack.
 
 use super::group::{Based, GroupDrives, Rack, Stacks};
@@ -17,13 +17,13 @@ use model::{BlobId, DriveId};
 use std::collections::{BTreeMap, BTreeSet};
 use workshop::IndexEntry;
 
-/// Blobs and objects that are looked up at once.
+/// Blobs and objects looked up at once.
 const PAGE: usize = 1_024;
-/// The slot of a part that lies in the rack.
+/// The slot of a part that is in the rack.
 const NO_SLOT: u64 = 0;
 
-/// Adopts what the drives of `rack` have and the catalog was to know. With `may_be_older`, the catalog is as of a
-/// moment before the last one, and what is gone from all drives of a blob was removed after it.
+/// Adopts the blobs on the drives of `rack` that the catalog lacks and should know. With `may_be_older`, the catalog
+/// may lack the last changes, and a blob that is gone from all its drives was removed after its last batch.
 pub(super) async fn adopt_all(
     Rack { spec, uuid, drives: rack }: Rack<'_>,
     &Based { catalog, may_be_older, staging, .. }: &Based<'_>,
@@ -51,7 +51,7 @@ struct Recovery<'a> {
     watch: &'a (dyn Fn(Step<'_>) + Sync),
     may_be_older: bool,
     unusable: BTreeSet<DriveId>,
-    /// Blobs that the catalog counts on, and of which no drive has anything.
+    /// Blobs that the catalog counts on, and that have no stack on any drive.
     removed: BTreeSet<BlobId>,
     pass: Pass,
 }
@@ -67,7 +67,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// The blobs on `drives`, those of `ids` that can be used.
+    /// Processes the blobs on `drives`, the usable ones of `ids`.
     async fn blobs(&mut self, drives: &mut GroupDrives, ids: &[DriveId]) -> Result<(), ServerError> {
         let found = drives.stacks(&mut self.unusable, self.watch).await;
         let drives = &*drives;
@@ -81,7 +81,7 @@ impl Recovery<'_> {
             for ((blob, stacks), known) in page.iter().zip(known) {
                 self.report.blobs += 1;
                 let payload_bytes = match known {
-                    // A blob that was begun when the catalog was lost may have come to its end since.
+                    // A blob that was started when the catalog was lost may have been completed since.
                     Known::Nothing => self.blob(*blob, stacks, false, (drives, ids)).await?,
                     Known::Begun(_) => self.blob(*blob, stacks, true, (drives, ids)).await?,
                     Known::Blob(record) => {
@@ -97,8 +97,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Takes note of the living blobs that should lie on `drives`, all of which can be used, and of which nothing was
-    /// found.
+    /// Records the living blobs without any stack found, if all of their drives are among `drives`.
     async fn note_removed(
         &mut self,
         drives: &GroupDrives,
@@ -203,7 +202,7 @@ impl Recovery<'_> {
         let devices: Vec<_> = places.iter().map(|drive| drives.drives.get(drive).cloned()).collect();
         let flaws = stack::inspect(described(self.uuid, record), &devices).await.flaws;
         for (index, _) in flaws {
-            // What a rebuild had not written to its end counts where it was.
+            // A stack that a rebuild had not completed counts where it was.
             places[usize::from(index)] = record.drives[usize::from(index)];
         }
         for (index, place) in places.iter_mut().enumerate() {
@@ -223,7 +222,7 @@ impl Recovery<'_> {
         Ok(places)
     }
 
-    /// A blob that the catalog does not know, or only as begun; the bytes of its payload, if that is known.
+    /// Adopts a blob that the catalog does not know, or only as begun. Returns the bytes of its payload; 0 if unknown.
     async fn blob(
         &mut self,
         id: BlobId,
@@ -232,7 +231,7 @@ impl Recovery<'_> {
         (drives, group): (&GroupDrives, &[DriveId]),
     ) -> Result<u64, ServerError> {
         let Some(header) = drives.header(id, stacks).await else {
-            // Without a header it was never written to its end, unless all of them are damaged.
+            // Without a readable header it was never completed, unless all of its headers are damaged.
             return Ok(0);
         };
         let (begun, payload_bytes) = (Sequence(header.provenance.sequence), header.blob.payload_bytes);
@@ -269,7 +268,7 @@ fn described(rack: RackUuid, record: &Blob) -> stack::Blob {
     stack::Blob { rack, id: record.blob, code: record.code(), payload_bytes: record.payload_bytes }
 }
 
-/// The record of the blob of `header`, of which `stacks` are there, in the group of `drives`.
+/// The record of the blob with this header, whose `stacks` were found, in the group of `drives`.
 fn record(header: &Header, stacks: &Stacks, drives: &[DriveId], members: usize) -> Blob {
     let (blob, from) = (header.blob, header.provenance);
     let found: BTreeMap<u8, DriveId> = stacks.iter().copied().collect();
@@ -277,7 +276,7 @@ fn record(header: &Header, stacks: &Stacks, drives: &[DriveId], members: usize) 
         (0..header.drives.len()).map(|index| found.get(&(index as u8)).copied()).collect();
     for index in 0..places.len() {
         if places[index].is_none() {
-            // Where it was when the others were written, or, if there is another by now, on one that has none.
+            // The drive it was on when the others were written; if that has another stack by now, one without any.
             let mut free = [header.drives[index]].into_iter().chain(drives.iter().copied());
             places[index] = free.find(|drive| !places.contains(&Some(*drive)));
         }
@@ -358,7 +357,7 @@ mod tests {
         }
     }
 
-    /// What an empty catalog makes of a pack with this index.
+    /// Adopts a pack with this index into an empty catalog.
     async fn adopted(index: Vec<IndexEntry>) -> (Catalog, Result<(), AdoptError>) {
         let catalog = Catalog::open(Arc::new(MemoryStore::new())).await.unwrap();
         let mut adoption = Adoption::new(catalog.clone(), Arc::new(MemoryStore::new()), Sequence(0));
@@ -372,7 +371,7 @@ mod tests {
         let free = entry("free", MemberAttributes::default());
         for lock in [
             MemberAttributes { legal_hold: true, ..MemberAttributes::default() },
-            // Whether the time is over, only a clock could say.
+            // Only a clock could show if the time has passed.
             MemberAttributes { retention: until(RetentionMode::Governance), ..MemberAttributes::default() },
             MemberAttributes { retention: until(RetentionMode::Compliance), ..MemberAttributes::default() },
         ] {

@@ -31,23 +31,23 @@ pub struct Based<'a> {
 pub struct Rack<'a> {
     /// Its description.
     pub spec: &'a RackSpec,
-    /// Its number, by which its stacks are known.
+    /// Its UUID, which identifies its stacks.
     pub uuid: RackUuid,
-    /// Its drives, of which no server has any.
+    /// Its drives; no server has any of them.
     pub drives: &'a mut OfflineRack,
 }
 
-/// The stacks of a blob that are there: their index, and the drive.
+/// The stacks of a blob that were found: their index, and the drive.
 pub(super) type Stacks = Vec<(u8, DriveId)>;
 
-/// Those of some drives that can be used.
+/// The usable drives of a group.
 pub(super) struct GroupDrives {
     rack: RackUuid,
     pub(super) drives: BTreeMap<DriveId, Arc<dyn Drive>>,
 }
 
 impl GroupDrives {
-    /// Wakes `drives` of the rack `uuid`; those that cannot be used are reported, and added to `unusable`.
+    /// Wakes `drives` of the rack `uuid`; unusable ones are reported, and added to `unusable`.
     pub(super) async fn wake(
         (rack, uuid): (&mut OfflineRack, RackUuid),
         drives: &[DriveId],
@@ -69,14 +69,14 @@ impl GroupDrives {
         Self { rack: uuid, drives: found }
     }
 
-    /// Puts them to rest.
+    /// Puts the drives to rest.
     pub(super) async fn rest(self, rack: &mut OfflineRack, watch: &(dyn Fn(Step<'_>) + Sync)) {
         drop(self);
         rack.rest().await;
         watch(Step::Asleep);
     }
 
-    /// The blobs of which stacks are there. A drive that cannot be listed counts as unusable from then on.
+    /// The blobs with stacks on the drives. A drive that cannot be listed counts as unusable from then on.
     pub(super) async fn stacks(
         &mut self,
         unusable: &mut BTreeSet<DriveId>,
@@ -100,7 +100,7 @@ impl GroupDrives {
         found
     }
 
-    /// The header of a stack of blob `id`: the first that can be read, and is of this rack.
+    /// The header of a stack of blob `id`: the first one that is readable and of this rack.
     pub(super) async fn header(&self, id: BlobId, stacks: &Stacks) -> Option<Header> {
         for (index, drive) in stacks {
             let Some(drive) = self.drives.get(drive) else { continue };
@@ -116,8 +116,8 @@ impl GroupDrives {
         None
     }
 
-    /// Makes `stacks` of `blob` durable: a server that was killed may not have synced them, and an adopted object is in
-    /// no other place from then on. An error if too few of them are.
+    /// Makes `stacks` of `blob` durable: a server that was killed may not have synced them, and from then on an adopted
+    /// object is stored nowhere else. An error if too few can be synced.
     pub(super) async fn sync(&self, blob: stack::Blob, stacks: &Stacks) -> Result<(), String> {
         let mut synced = BTreeSet::new();
         let mut error = String::new();
@@ -142,7 +142,7 @@ impl GroupDrives {
         label::uuid_of(&**self.drives.get(&drive)?).await.ok()
     }
 
-    /// Each of `stacks` with its drive, and each index once.
+    /// Each of `stacks` with its drive; each index once.
     pub(super) fn with_drives(&self, stacks: &Stacks) -> Vec<(u8, Arc<dyn Drive>)> {
         let mut seen = BTreeSet::new();
         let there = stacks.iter().filter_map(|(index, drive)| Some((*index, Arc::clone(self.drives.get(drive)?))));

@@ -1,14 +1,14 @@
-//! The files of a catalog that is made again, and the moment at which it becomes the catalog.
+//! The files of a catalog that is recreated, and the moment at which it becomes the catalog.
 //!
 //! Invariants:
-//! - until [`publish`] begins, the catalog that was there is untouched;
+//! - until [`publish`] begins, the old catalog is untouched;
 //! - the draft is one file, closed and synced, before anything is moved;
-//! - the old file goes first, and what belongs to it next, so that it is never there without its log, and the draft
-//!   never lies beside the log of another;
-//! - the new catalog gets its name by one rename. In between there is no catalog: a start makes it again, or names the
-//!   recovery, which begins again;
-//! - the manifest of the pool goes last, if the recovery took the pool as it is: what the new catalog needs and the
-//!   pool lacks was found by it. Until then a start refuses a pool that lacks something.
+//! - the old file goes first, and the files that belong to it next, so that it is never there without its log, and the
+//!   draft is never beside the log of another catalog;
+//! - the new catalog gets its name by one rename. In between there is no catalog: a start then recreates it, or asks
+//!   for a recovery, which starts over;
+//! - the manifest of the pool goes last, if the recovery took the pool as it is: it has found what the new catalog
+//!   needs and the pool lacks. Until then a start refuses an incomplete pool.
 
 use crate::data_dir::MANIFEST;
 use crate::error::ServerError;
@@ -17,16 +17,16 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The catalog while it is made, and what of two objects is the newer meanwhile.
+/// The draft of the catalog, and a store that tells which of two objects is newer.
 pub(super) const DRAFT: &str = "catalog.db.recovering";
 pub(super) const ORDER: &str = "catalog.db.recovering-order";
-/// The copies that were found on drives.
+/// The copies found on drives.
 pub(super) const COPIES: &str = "catalog.db.recovering-copies";
-/// What a catalog may have beside its file, but for its lock.
+/// The suffixes of files beside a catalog's file, except for its lock.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 const LOCK: &str = ".lock";
 
-/// Removes what a recovery that was ended has left: nobody else makes files of these names.
+/// Removes the leftovers of a recovery that was ended: nothing else makes files with these names.
 pub(super) fn remove_drafts(place: &Path) -> Result<(), ServerError> {
     for name in [DRAFT, ORDER] {
         let path = place.with_file_name(name);
@@ -39,19 +39,19 @@ pub(super) fn remove_drafts(place: &Path) -> Result<(), ServerError> {
     unless_missing("removing", &copies, fs::remove_dir_all(&copies))
 }
 
-/// What becomes of the manifest of the pool.
+/// The treatment of the pool's manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manifest {
-    /// The pool has all that it names.
+    /// The pool has everything that the manifest names.
     Stays,
     /// The pool was taken as it is.
     Goes,
 }
 
-/// Gives the draft, which is closed, the name of the catalog. Where the one that was there is now.
+/// Renames the closed draft to the catalog. Returns the new path of the old catalog; `None` without one.
 ///
 /// # Errors
-/// [`ServerError`]; another recovery begins again then.
+/// [`ServerError`]; the next recovery starts over then.
 pub(super) fn publish(place: &Path, draft: &Path, manifest: Manifest) -> Result<Option<String>, ServerError> {
     let log = with_end(draft, "-wal");
     if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
@@ -61,7 +61,7 @@ pub(super) fn publish(place: &Path, draft: &Path, manifest: Manifest) -> Result<
     File::open(draft).and_then(|file| file.sync_all()).map_err(|error| io_error("syncing", draft, error))?;
     let was_there = place.exists();
     let aside = with_end(place, &format!(".replaced-{}", wall_ms()));
-    // Of a catalog that is gone, or was moved by a recovery that was killed, the rest may still be there.
+    // If the catalog is gone, or a killed recovery has moved it, its other files may still be there.
     for end in [""].into_iter().chain(BESIDE) {
         let (from, to) = (with_end(place, end), with_end(&aside, end));
         unless_missing("moving", &from, fs::rename(&from, &to))?;
@@ -78,7 +78,7 @@ pub(super) fn publish(place: &Path, draft: &Path, manifest: Manifest) -> Result<
     Ok(was_there.then(|| aside.display().to_string()))
 }
 
-/// `path`, with `end` behind its name.
+/// `path` with `end` appended to its name.
 fn with_end(path: &Path, end: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(end);

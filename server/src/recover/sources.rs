@@ -1,5 +1,5 @@
-//! The workshop, as a recovery reads it: its staged files, their run marks, and the log of small objects. Nothing of it
-//! is changed: the log is only looked at, and what the catalog commits meanwhile is not logged.
+//! The workshop, as a recovery reads it: its staged files, their run marks, and the log of small objects. It is not
+//! changed: the log is only read, and commits of the catalog are not logged meanwhile.
 
 use super::publish::io_error;
 use crate::data_dir::DataDir;
@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use workshop::{NamedSlot, SmallFiles, SmallRecords, Staging};
 
-/// Records that are read at once.
+/// Records read at once.
 const PAGE: usize = 1_024;
 
-/// What there is of a workshop.
+/// The remains of a workshop.
 pub(super) struct Workshop {
     /// The disk of the staged files.
     pub(super) staged: Option<Arc<dyn Drive>>,
@@ -25,10 +25,10 @@ pub(super) struct Workshop {
 }
 
 impl Workshop {
-    /// That of `dir`.
+    /// The remains of the workshop of `dir`.
     ///
     /// # Errors
-    /// [`ServerError`] if something is there and cannot be read.
+    /// [`ServerError`] if something is there and unreadable.
     pub(super) fn of(dir: &DataDir) -> Result<Self, ServerError> {
         let path = staged(dir);
         let staged = if path.exists() { Some(Arc::new(DirectoryDrive::open(&path)?) as Arc<dyn Drive>) } else { None };
@@ -69,7 +69,7 @@ impl Workshop {
         }
     }
 
-    /// The slots that are there; or why those of small objects cannot be listed.
+    /// The slots that are there, or the error if those of small objects cannot be listed.
     async fn slots(&self) -> Result<std::io::Result<RoaringTreemap>, ServerError> {
         let mut there = RoaringTreemap::new();
         if let Some(staged) = &self.staged {
@@ -92,10 +92,10 @@ impl Workshop {
     }
 }
 
-/// Makes what a server expects of a workshop, where it is lost.
+/// Creates the directories of a workshop that a server expects, if they are lost.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub(super) fn make_what_is_missing(dir: &DataDir) -> Result<(), ServerError> {
     for made in [staged(dir), dir.workshop().join("spool")] {
         disk::private::make_directory(&made).map_err(|error| io_error("making", &made, error))?;
@@ -125,7 +125,7 @@ async fn is_there(catalog: &Catalog, version: &Version, there: &RoaringTreemap) 
     }
 }
 
-/// A log that gives what it has, and takes nothing.
+/// A log that can be read, and refuses writes.
 pub(super) struct ReadLog(pub(super) Arc<IntakeLog>);
 
 impl CommitLog for ReadLog {

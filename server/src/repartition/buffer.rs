@@ -1,16 +1,16 @@
-//! The buffer: batches by partition, and the memory they take, by destination group.
+//! The buffer: batches by partition, and the memory that they take, by destination group.
 //!
-//! Pieces come small: a batch that was read is split into one for each partition. So that their overhead does not fill
-//! the memory, pieces of one tier are joined to one of the next when there are [`TIER`] of them; each record is copied
-//! two or three times.
+//! Pieces are small: each batch that is read is split into one piece per partition. So that their overhead does not
+//! fill the memory, [`TIER`] pieces of one tier are joined to one of the next; each record is copied two or three
+//! times.
 //!
-//! There are two accounts: the bytes that are held, and the bytes that were reported to the engine for each destination
-//! (`counted`), which are as many or more. Joining saves bytes that were reported already; they are credited to the
-//! next report. Only a run that is back may take more than it counts for: what is counted is then shared out among what
-//! is written, so that something is left for the last of it.
+//! There are two accounts: the bytes held, and the bytes reported to the engine for each destination (`counted`), which
+//! are at least as many. Joining saves bytes that were reported already; they are credited to the next report. Only a
+//! refilled run may hold more bytes than it counts for: its count is then shared out among the writes, so that
+//! something is left for the last of them.
 //!
-//! Invariants: a batch is in one stock, or in the hands of one writer ([`PartitionBatches`]) and still held; that
-//! nothing is left for a destination is reported to the engine only when neither a stock nor a writer has any.
+//! Invariants: a batch is in one stock, or with one writer ([`PartitionBatches`]) and still held. The engine learns
+//! that nothing is left for a destination only when neither a stock nor a writer has any of it.
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
@@ -18,8 +18,8 @@ use batch::held_bytes;
 
 /// Batches that are joined to one.
 const TIER: usize = 16;
-/// The longest batch that joining makes, in bytes; but never more than a half of a chunk, since what is offloaded or
-/// refilled at once is reported as a chunk at most.
+/// The longest batch that joining makes, in bytes; but at most half a chunk, since each offload or refill is reported
+/// as a chunk at most.
 const JOINED_BYTES_MAX: u64 = 4 << 20;
 
 /// See the head of this file.
@@ -63,17 +63,17 @@ struct Stocked {
 struct Destination {
     /// Bytes that were reported, less those that left.
     counted: u64,
-    /// Bytes of these, or of those about to be reported, that joining saved.
+    /// Bytes that joining saved, of these or of those about to be reported.
     saved: u64,
-    /// Bytes in stock, or in the hands of writers.
+    /// Bytes in stock, or with writers.
     held: u64,
-    /// Of these, bytes in the hands of writers.
+    /// Of these, bytes with writers.
     taken: u64,
-    /// Bytes that readers will report yet, those of them that have left already included.
+    /// Bytes that readers have yet to report, including those that have left already.
     unreported: u64,
 }
 
-/// Batches of a partition in the hands of a writer.
+/// Batches of a partition that a writer holds.
 #[derive(Debug)]
 pub(super) struct PartitionBatches {
     pub partition: usize,
@@ -86,26 +86,26 @@ pub(super) struct PartitionBatches {
 pub(super) struct Unreported(Vec<u64>);
 
 impl Unreported {
-    /// All of them.
+    /// Unreported bytes of all destinations.
     pub fn bytes(&self) -> u64 {
         self.0.iter().sum()
     }
 }
 
 impl PartitionBuffer {
-    /// An empty buffer, for a job of that chunk limit.
+    /// An empty buffer, for a job with this chunk limit.
     pub fn new(destinations: usize, destination_of: DestinationOf, chunk_bytes: u64) -> Self {
         let (stocks, destinations) = (Vec::new(), vec![Destination::default(); destinations]);
         let joined_bytes_max = JOINED_BYTES_MAX.min(chunk_bytes / 2);
         Self { stocks, destinations, destination_of, joined_bytes_max, held_bytes: 0, peak_bytes: 0 }
     }
 
-    /// Bytes that are held.
+    /// Bytes held.
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
 
-    /// The most that was ever held.
+    /// The most bytes ever held.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
@@ -114,7 +114,7 @@ impl PartitionBuffer {
         self.destination_of.destination(partition)
     }
 
-    /// Puts a piece of a partition in.
+    /// Adds a piece of a partition.
     pub fn put(
         &mut self,
         partition: usize,
@@ -138,7 +138,7 @@ impl PartitionBuffer {
         Ok(())
     }
 
-    /// So many bytes more are held of a partition.
+    /// Adds to the bytes held for a partition.
     fn hold(&mut self, partition: usize, bytes: u64) {
         let destination = self.destination_of(partition);
         self.destinations[destination].held += bytes;
@@ -146,7 +146,7 @@ impl PartitionBuffer {
         self.peak_bytes = self.peak_bytes.max(self.held_bytes);
     }
 
-    /// So many bytes less are held for a destination.
+    /// Subtracts from the bytes held for a destination.
     fn let_go(&mut self, destination: usize, bytes: u64) {
         let of = &mut self.destinations[destination];
         assert!(self.held_bytes >= bytes && of.held >= bytes, "what leaves the buffer was held");
@@ -154,7 +154,7 @@ impl PartitionBuffer {
         self.held_bytes -= bytes;
     }
 
-    /// Joins the last batches of a partition, if there are enough of one tier.
+    /// Joins the last batches of a partition, if enough of them are of one tier.
     fn join(&mut self, partition: usize) -> Result<bool, batch::Error> {
         let stock = &mut self.stocks[partition];
         let Some(tier) = stock.last().map(|last| last.tier) else { return Ok(false) };
@@ -177,7 +177,7 @@ impl PartitionBuffer {
         Ok(true)
     }
 
-    /// The bytes to report of what was put in, by destination.
+    /// Settles what was put in; returns the bytes to report, by destination.
     pub fn settle(&mut self, unreported: Unreported) -> Vec<(usize, u64)> {
         let mut reported = Vec::new();
         for (destination, bytes) in unreported.0.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
@@ -192,7 +192,7 @@ impl PartitionBuffer {
         reported
     }
 
-    /// Puts what was refilled back; `counted` of it were reported when it was offloaded.
+    /// Puts refilled batches back; `counted` bytes were reported for them when they were offloaded.
     pub fn refill(
         &mut self,
         destination: usize,
@@ -207,7 +207,7 @@ impl PartitionBuffer {
         Ok(())
     }
 
-    /// Takes batches of the partitions of a destination, until they make `bytes`; at least one, if there is any.
+    /// Takes batches of the partitions of a destination, up to `bytes`; at least one, unless the destination has none.
     pub fn take(&mut self, destination: usize, bytes: u64) -> Vec<PartitionBatches> {
         let mut all = Vec::new();
         let mut sum = 0;
@@ -236,7 +236,7 @@ impl PartitionBuffer {
         all
     }
 
-    /// Puts back what was taken: it was not written.
+    /// Puts back batches that were taken and not written.
     pub fn put_back(&mut self, taken: Vec<PartitionBatches>) {
         for PartitionBatches { partition, batches, bytes } in taken {
             let destination = self.destination_of(partition);
@@ -252,9 +252,9 @@ impl PartitionBuffer {
         }
     }
 
-    /// The bytes to report, at most `most`, when of what was taken from a destination `bytes` are written. If nothing
-    /// is left for the destination then, these are all that are counted; otherwise something is left of them as well,
-    /// unless a report is yet to come.
+    /// The bytes to report, at most `most`, when `bytes` taken from a destination are written. If nothing is left for
+    /// the destination then, this is the whole count; otherwise some of the count remains, unless a report is still to
+    /// come.
     pub fn reportable(&self, destination: usize, bytes: u64, most: u64) -> u64 {
         let of = &self.destinations[destination];
         assert!(of.held >= bytes, "what is written was held");
@@ -271,7 +271,7 @@ impl PartitionBuffer {
         reported.min(of.counted).min(most)
     }
 
-    /// Of what was taken from a destination `bytes` are written; returns the bytes to report ([`Self::reportable`]).
+    /// Records that `bytes` taken from a destination are written; returns the bytes to report ([`Self::reportable`]).
     pub fn release(&mut self, destination: usize, bytes: u64, most: u64) -> u64 {
         let reported = self.reportable(destination, bytes, most);
         self.let_go(destination, bytes);
@@ -299,7 +299,7 @@ mod tests {
         PartitionBuffer::new(1, DestinationOf::Spread { partitions: 4, destinations: 1 }, 1 << 20)
     }
 
-    /// Writes all that is left, so many bytes at once, and checks that the account lasts as long as that.
+    /// Writes everything, `at_once` bytes at a time, and checks that the account lasts exactly that long.
     fn write_all(buffer: &mut PartitionBuffer, counted: u64, at_once: u64) {
         let mut left = counted;
         loop {

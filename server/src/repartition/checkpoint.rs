@@ -1,11 +1,11 @@
-//! Checkpoints: how far a job is, as the catalog keeps it (`restore.rs` saves it, and has a job find back to it).
+//! Checkpoints: the progress of a job, as the catalog stores it (`restore.rs` saves and restores it).
 //!
-//! A checkpoint is taken when the engine asks for one: nothing is buffered then and nothing under way, so that every
-//! record that was read is in an object of the output or in a run that lies offloaded. Those are in the hidden bucket
-//! and durable; what the checkpoint adds is which input was read, and what the job has learned of its records. The
-//! input that was read to its end is listed object by object; for an open object, the number of its records taken.
+//! A checkpoint is taken when the engine asks for one. Nothing is buffered then and no step is under way, so every
+//! record that was read is in an object of the output or in an offloaded run. Those are durable, in the hidden bucket.
+//! The checkpoint adds which input was read, and what the job has learned about its records. Input that was read to its
+//! end is listed object by object; an open object, with the number of its records taken.
 //!
-//! Invariant: at a checkpoint the records read are those written and offloaded, by count and checksum.
+//! Invariant: at a checkpoint the records read are the records written and offloaded, by count and checksum.
 
 use super::report::{Progress, Sample};
 use batch::MultisetChecksum;
@@ -15,35 +15,35 @@ use model::{ClassId, GroupId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Objects of the input that are open, with the number of records that were taken of each.
+/// Open objects of the input, with the number of records taken from each.
 pub(super) type OpenInputs = BTreeMap<VersionId, u64>;
 
-/// The format of [`Checkpoint`]; another one is not read.
+/// The format of [`Checkpoint`]; other formats are not read.
 pub(super) const VERSION: u32 = 1;
 
 /// The durable progress of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Checkpoint {
     pub version: u32,
-    /// Objects of the hidden bucket from this version on were written behind it.
+    /// Objects of the hidden bucket from this version on were written after the checkpoint.
     pub objects_below: VersionId,
     pub plan: FixedPlan,
-    /// Objects of the input, as they were found at first.
+    /// Objects of the input, as first listed.
     pub planned_objects: u64,
-    /// Those of them that were read to their end.
+    /// Those that were read to their end.
     pub inputs_read: u64,
-    /// Those that are open, with the number of records that were taken of them.
+    /// Those that are open, with the number of records taken from each.
     pub open: Vec<(VersionId, u64)>,
     /// The number of each partition's next object.
     pub numbers: BTreeMap<usize, u64>,
     pub next_run: u64,
-    /// Runs that lie offloaded.
+    /// Offloaded runs.
     pub runs: u64,
-    /// Runs that were refilled, and are removed once this is durable.
+    /// Runs that were refilled, and are removed once this checkpoint is durable.
     pub refilled: Vec<u64>,
-    /// The records that were read.
+    /// The records read.
     pub read: Tally,
-    /// Those of them that are in objects of the output.
+    /// Those that are in objects of the output.
     pub written: Tally,
     pub progress: Progress,
     pub spent: Spent,
@@ -51,10 +51,10 @@ pub(super) struct Checkpoint {
     pub records: Option<RecordsLearned>,
 }
 
-/// The part of a plan that does not change when a job goes on.
+/// The part of a plan that does not change when a job resumes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FixedPlan {
-    /// Versions of the input from this one on are no part of it.
+    /// Versions from this one on are not part of the input.
     pub input_below: VersionId,
     pub format: String,
     /// The groups of each class that takes part.
@@ -68,9 +68,9 @@ pub(super) struct FixedPlan {
 /// The columns of a job's records, and the values and keys that its partitioner has found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RecordsLearned {
-    /// The object whose columns others are held against.
+    /// The object whose columns are the reference for the others.
     pub first: String,
-    /// Its schema, and that of what is written, as base64.
+    /// Its schema, and that of the output, as base64.
     pub schema: String,
     pub output: Option<String>,
     pub learned: batch::Learned,
@@ -96,7 +96,7 @@ impl Tally {
     }
 }
 
-/// The hardware's time that a job has taken, in seconds, and what it has done with it.
+/// Hardware time that a job has taken, in seconds, and the work done in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Spent {
     pub whole_s: f64,
@@ -107,7 +107,7 @@ pub(super) struct Spent {
     pub waiting_s: f64,
     #[serde(default)]
     pub processing_s: f64,
-    /// Groups that were woken for the background, and for others.
+    /// Groups woken for the background, and for others.
     pub wakes: [u64; 2],
     pub strategy_changes: u32,
     pub offloaded_bytes: u64,
@@ -120,10 +120,10 @@ pub(super) struct RunNote {
     pub partition: usize,
     /// The destination group.
     pub target: GroupId,
-    /// The bytes that it counts for in the buffer.
+    /// The bytes that the run counts for in the buffer.
     pub counted: u64,
-    /// How many members it has.
+    /// Members of the run.
     pub members: u64,
-    /// That of the records of all its members.
+    /// The checksum of the records of all members.
     pub tally: Tally,
 }

@@ -1,7 +1,7 @@
 //! Carries out the steps of a job in one class: reads input, writes what is buffered, refills runs.
 //!
-//! A step is done in part if something comes between, and is reported as far as it was done. Nothing is waited for here
-//! and nothing tried again: that is the engine's.
+//! A step that something interrupts is done in part, and reported as far as it was done. This code neither waits nor
+//! retries: that is the engine's part.
 
 use super::checkpoint::OpenInputs;
 use super::input::Input;
@@ -30,12 +30,12 @@ pub(super) struct ClassSteps {
     reader: InputReader,
     writer: PartitionWriter,
     reads: MemoryReads,
-    /// A batch that is encoded and not yet with the rack.
+    /// A batch that is encoded, and not yet passed to the rack.
     ahead: Option<WriteBatch>,
 }
 
 impl ClassSteps {
-    /// A class whose input lies so on its groups.
+    /// The steps of a class with this input, by group.
     pub fn new(work: &Arc<JobWork>, class: ClassId, queues: BTreeMap<GroupId, VecDeque<Input>>) -> Self {
         let reads = MemoryReads::new(work.context.clone(), work.world.clone()).for_job(work.of(class));
         let (records, blobs) = (Arc::clone(&work.records), BlobReader::new(reads.clone(), PriorityClass::Background));
@@ -58,12 +58,12 @@ impl ClassSteps {
         self.class
     }
 
-    /// The objects of the input that are open, and the checksum of the records of them that were split and not taken.
+    /// The open objects of the input, and the checksum of their records that were split and not taken.
     pub fn open_inputs(&self) -> Result<(OpenInputs, MultisetChecksum), batch::Error> {
         self.reader.open_inputs()
     }
 
-    /// Carries out an order, as far as it can be done now.
+    /// Carries out an order as far as is possible now.
     pub async fn perform(&mut self, order: Order) -> StepResult {
         let done = match order {
             Order::Read { group, bytes } => Ok(self.read(group, bytes).await),
@@ -91,8 +91,7 @@ impl ClassSteps {
         }
     }
 
-    /// Writes what is buffered for a destination there, or elsewhere as a run. The batch to be written after it is
-    /// encoded meanwhile.
+    /// Writes buffered records of a destination to it, or elsewhere as a run. Encodes the next batch meanwhile.
     async fn write(&mut self, target: WriteTarget) -> Result<StepResult, String> {
         self.reader.rest();
         let (work, writer, class) = (Arc::clone(&self.work), self.writer.clone(), self.class);
@@ -101,7 +100,7 @@ impl ClassSteps {
             None => encoded(&work, &writer, target, None).await.map_err(|fault| fault.to_string())?,
         };
         let Some(batch) = batch else {
-            // The engine counts a little more than there is; it goes with the account alone.
+            // The engine counts a little more than the buffer holds; the account alone is released.
             return Ok(StepResult::Written { bytes: work.release(target, 0) });
         };
         assert_eq!(batch.target, target, "a batch is written where the engine orders it");
@@ -115,7 +114,7 @@ impl ClassSteps {
         let ahead = AssertUnwindSafe(ahead).catch_unwind();
         let (written, ahead) = futures::future::join(writer.write(&batch), ahead).await;
         let ahead = ahead.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // Records that cannot be encoded end the job, whatever became of the write.
+        // Records that cannot be encoded end the job, whether or not the write succeeded.
         let ahead = ahead.map_err(|fault| fault.to_string())?;
         match written {
             Ok(blob) => {
@@ -138,7 +137,7 @@ impl ClassSteps {
         }
     }
 
-    /// The batch that was encoded ahead, if it is for this target. If not, what it was made of is buffered again.
+    /// The batch that was encoded ahead, if it is for this target. A batch for another target returns to the buffer.
     fn take_ahead(&mut self, target: WriteTarget) -> Option<WriteBatch> {
         let batch = self.ahead.take()?;
         if batch.target == target {
@@ -181,12 +180,12 @@ impl ClassSteps {
         Ok(StepResult::Refilled { bytes: counted })
     }
 
-    /// The processor was so long at a step.
+    /// Reports how long the processor worked on a step.
     fn processed(&self, done: Processed, time: Duration) {
         self.work.world.report_job(self.work.job, JobEvent::Processed { done, time });
     }
 
-    /// The result of a step whose bytes did not come.
+    /// The result of a step whose input could not be fetched.
     fn read_fault(&self, fault: &ReadFault) -> StepResult {
         let result = match fault {
             ReadFault::Bytes { source: SourceError::Refused(reason), .. } => {
@@ -200,7 +199,7 @@ impl ClassSteps {
         result
     }
 
-    /// The result of a step whose bytes were not written.
+    /// The result of a step whose output was not written.
     fn write_fault(&self, fault: &WriteFault) -> StepResult {
         match fault {
             WriteFault::Make { source: MakeError::Withdrawn, .. } => StepResult::Refused,
@@ -212,7 +211,7 @@ impl ClassSteps {
         }
     }
 
-    /// The rack refused an operation of the step, and knows why; people read it in words.
+    /// The rack refused an operation of the step, for this reason; `fault` is the text for people.
     fn refused(&self, reason: Rejection, fault: String) -> StepResult {
         let fault = match reason {
             Rejection::QueueFull => return StepResult::Refused,
@@ -224,8 +223,8 @@ impl ClassSteps {
     }
 }
 
-/// Takes from the buffer what is to be written, and encodes it; nothing if there is nothing. `before` is a batch
-/// that will be written first.
+/// Takes records for `target` from the buffer and encodes them; `None` if the buffer has none. `before` is a batch that
+/// will be written first.
 async fn encoded(
     work: &JobWork,
     writer: &PartitionWriter,
@@ -251,7 +250,7 @@ async fn encoded(
     Ok(Some(batch))
 }
 
-/// The pieces of a run, by partition, and the time for which they were worked on.
+/// The pieces of a run, by partition, and the processing time.
 async fn read_run(
     context: &Context,
     reads: MemoryReads,

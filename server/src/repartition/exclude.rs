@@ -1,21 +1,21 @@
-//! Objects below the prefix of a job that are no part of its input: what the user excludes, and the bookkeeping files
-//! that Spark and its like write beside their data.
+//! Objects below the prefix of a job that are not part of its input: those that the user excludes, and the bookkeeping
+//! files that Spark and similar programs write beside their data.
 //!
-//! Invariant: what is excluded is counted and reported, and is never removed with the input.
+//! Invariant: excluded objects are counted and reported, and are never removed with the input.
 
 use glob::Pattern;
 
-/// Files of Spark, Hadoop and Databricks that hold no records, by the whole name.
+/// Files of Spark, Hadoop and Databricks that hold no records, by full name.
 const BOOKKEEPING: [&str; 3] = ["_SUCCESS", "_metadata", "_common_metadata"];
-/// The same by what the name begins with.
+/// The same, by the beginning of the name.
 const BOOKKEEPING_BEGINS: [&str; 2] = ["_committed_", "_started_"];
-/// So many excluded objects are named in a report.
+/// Number of excluded objects that a report names.
 const NAMED_MAX: usize = 3;
 
-/// What is excluded, and what was.
+/// The rules of exclusion, and the objects excluded so far.
 #[derive(Debug)]
 pub(super) struct Excluded {
-    /// The prefix, below which patterns apply. `None` if a single object is the input, of which nothing is excluded.
+    /// The prefix that patterns are relative to. `None` if the input is a single object; nothing is excluded then.
     below: Option<String>,
     patterns: Vec<Pattern>,
     count: u64,
@@ -23,10 +23,10 @@ pub(super) struct Excluded {
 }
 
 impl Excluded {
-    /// What `patterns` exclude below `prefix`, and bookkeeping.
+    /// Excludes what `patterns` match below `prefix`, and bookkeeping files.
     ///
     /// # Errors
-    /// A pattern that is none, in words.
+    /// An invalid pattern, in words.
     pub fn below(prefix: &str, patterns: &[String]) -> Result<Self, String> {
         let parsed = |pattern: &String| {
             Pattern::new(pattern).map_err(|error| {
@@ -37,12 +37,12 @@ impl Excluded {
         Ok(Self { below: Some(prefix.to_owned()), patterns, count: 0, first: Vec::new() })
     }
 
-    /// Nothing.
+    /// Excludes nothing.
     pub fn nothing() -> Self {
         Self { below: None, patterns: Vec::new(), count: 0, first: Vec::new() }
     }
 
-    /// True if the object `key` is excluded, which is counted.
+    /// True if the object `key` is excluded; counts it.
     pub fn takes(&mut self, key: &str) -> bool {
         let Some(below) = &self.below else { return false };
         let name = key.strip_prefix(below.as_str()).unwrap_or(key);
@@ -56,19 +56,19 @@ impl Excluded {
         is_excluded
     }
 
-    /// How many were excluded.
+    /// Number of excluded objects.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The report of what was excluded, if anything was.
+    /// The report of the excluded objects; `None` without any.
     pub fn said(&self) -> Option<String> {
         let more = if self.count > self.first.len() as u64 { ", ..." } else { "" };
         (self.count > 0).then(|| format!("{} excluded: {}{more}", objects(self.count), self.first.join(", ")))
     }
 }
 
-/// True of files that hold no records: by convention, and by the checksum files of Hadoop.
+/// True for files that hold no records: bookkeeping files and Hadoop's checksum files.
 fn is_bookkeeping(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or(name);
     BOOKKEEPING.contains(&name)

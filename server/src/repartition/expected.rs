@@ -1,12 +1,12 @@
-//! Expectations of a plan about records: the output that they become, the memory that it takes, and the processor's
-//! time. They come from a sample if there is one, else from assumptions about the format.
+//! A plan's expectations about records: the output they become, the memory they take, and the processor time. They come
+//! from a sample if one was taken, else from assumptions about the format.
 
 use super::memory::Memory;
 use super::report::{self, Pace, ProcessorRates, Request, Sample};
 use batch::Format;
 use engine::repartition::{Alpha, Expansion, Processor};
 
-/// Of which alpha is stated.
+/// The input bytes for which a request states alpha.
 const MILLION: u64 = 1_000_000;
 
 /// A number, and where it comes from: `given`, `sampled` or `assumed`.
@@ -21,14 +21,14 @@ pub(super) struct ExpectedRecords {
     pub alpha: From<Alpha>,
     /// The memory for each byte of output.
     pub expansion: From<Expansion>,
-    /// How fast records are worked on.
+    /// The speed at which records are processed.
     pub processor: From<Processor>,
     format: Format,
     sample: Option<Sample>,
 }
 
 impl ExpectedRecords {
-    /// The expectations for `request` on records of this format, measured of `sample` if one was taken. Modelled time
+    /// The expectations for `request` on records of this format, measured on `sample` if one was taken. Modelled time
     /// runs `host_scale` times as fast as the host's.
     pub fn of(request: &Request, format: Format, sample: Option<&Sample>, host_scale: u32) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl ExpectedRecords {
         }
     }
 
-    /// The bytes that are expected to come into the buffer with each batch.
+    /// The bytes that each batch is expected to add to the buffer.
     pub fn batch_bytes(&self, memory: &Memory) -> u64 {
         let mut bytes = batch::batch_bytes(memory.decoder_bytes(self.format));
         if self.format == Format::Parquet {
@@ -72,7 +72,7 @@ impl ExpectedRecords {
     }
 }
 
-/// Of a sample that keeps nothing, one record is taken to be kept.
+/// If a sample keeps no record, one record is assumed to be kept.
 fn alpha(request: &Request, sample: Option<&Sample>) -> From<Alpha> {
     match (request.alpha_millionths, sample) {
         (Some(output), _) => From { value: Alpha { output, input: MILLION }, from: "given" },
@@ -105,14 +105,14 @@ fn processor(format: Format, sample: Option<&Sample>, host_scale: u32) -> From<P
     From { value, from: "sampled" }
 }
 
-/// The rate at which bytes go through works of several kinds, one after another; none if one of them had none to do.
+/// The rate at which bytes pass through work of several kinds in sequence; `None` if one kind had no bytes.
 fn rate(paces: &[Pace]) -> Option<u64> {
     let done = paces.iter().all(|pace| pace.bytes > 0);
     let ns_per_byte: f64 = paces.iter().map(|pace| pace.ns as f64 / pace.bytes as f64).sum();
     done.then(|| ((1e9 / ns_per_byte.max(1e-9)) as u64).max(1))
 }
 
-/// The memory to expect for a byte of an object of which nothing was read: Parquet is compressed.
+/// The memory to expect for a stored byte of an object that was not sampled: Parquet is compressed.
 fn assumed_expansion(format: Format) -> Expansion {
     match format {
         Format::Parquet => Expansion { buffered: 3, stored: 1 },
@@ -121,8 +121,8 @@ fn assumed_expansion(format: Format) -> Expansion {
     }
 }
 
-/// The processor to expect for records of which none were looked at, where modelled time runs so many times as fast as
-/// the host's (docs/benchmarks.md).
+/// The processor rates to expect for records that were not sampled, where modelled time runs `host_scale` times as fast
+/// as the host's (docs/benchmarks.md).
 fn assumed_processor(format: Format, host_scale: u32) -> Processor {
     let (split, encode) = match format {
         Format::Parquet => (90, 100),

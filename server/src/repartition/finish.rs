@@ -1,4 +1,4 @@
-//! The end of a job: its output is published and its input removed, or everything that it wrote is.
+//! The end of a job: its output is published and its input removed, or everything that it wrote is removed.
 
 use super::places::target_is_free;
 use super::report::{Place, Request};
@@ -9,19 +9,19 @@ use catalog::{CatalogError, Displaced, HIDDEN_BUCKET, Job, JobState, ListRequest
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::time::Duration;
 
-/// Objects that are looked up at once.
+/// Objects looked up at once.
 const PAGE: usize = 1_000;
-/// Objects that appear at once when they are published: a few tens of MB in one commit.
+/// Objects that are published at once: a few tens of MB in one commit.
 const PUBLISHED_AT_ONCE: usize = 20_000;
-/// Objects that are removed beside one another, so that they share commits.
+/// Concurrent removals, so that they share commits.
 const REMOVED_BESIDE: usize = 64;
 
-/// Why an output is not published, for now.
+/// Why an output is not published for now.
 type Blocked = String;
 
 impl Jobs {
-    /// Publishes what is complete. What cannot be published stays where it is, and its job says why. To be called with
-    /// the job's state locked, or before anybody else knows the job.
+    /// Publishes the output of a complete job. Output that cannot be published stays where it is, and the job records
+    /// the reason. The caller holds the job's state lock, or no other task knows the job yet.
     pub(super) async fn publish(&self, job: Job) -> Result<Job, CatalogError> {
         if job.state != JobState::Publishing {
             return Ok(job);
@@ -47,8 +47,8 @@ impl Jobs {
         Ok(explained)
     }
 
-    /// Brings a job to its end whose output is published: runs that a crash left between two deletes are removed, and
-    /// the input if that was asked.
+    /// Finishes a job whose output is published: removes runs that a crash left between two deletes, and the input if
+    /// the request asks for that.
     pub(super) async fn tidy(&self, job: Job) -> Result<(), CatalogError> {
         if job.state == JobState::Publishing {
             return Ok(());
@@ -73,7 +73,7 @@ impl Jobs {
     async fn publish_to(&self, job: &Job, request: &Request) -> Result<Option<Blocked>, CatalogError> {
         let place = &request.to;
         let Some(target) = kept(job).target else { return Ok(Some("it is not known to which bucket".into())) };
-        // Once clients see some of it, the prefix holds what is our own.
+        // Once clients see some of the output, the prefix holds this job's own objects.
         if self.nothing_is_published(job).await?
             && let Err(reason) = target_is_free(&self.context.catalog, &request.from, place).await
         {
@@ -98,7 +98,7 @@ impl Jobs {
         }
     }
 
-    /// Output that is not published, in the order of its keys, and where it shall be.
+    /// Unpublished output in key order, with the keys to publish it under.
     pub(super) async fn output(&self, job: u64, place: &Place, limit: usize) -> Result<Vec<Publication>, CatalogError> {
         let hidden = out_prefix(job);
         let mut found: Vec<Publication> = Vec::new();
@@ -118,7 +118,7 @@ impl Jobs {
         Ok(found)
     }
 
-    /// Whether clients see nothing yet of a job's output, all of which was written: it lies hidden as a whole.
+    /// True if clients see nothing of a job's output yet: all the objects that it wrote are still hidden.
     pub(super) async fn nothing_is_published(&self, job: &Job) -> Result<bool, CatalogError> {
         let request: Request = serde_json::from_str(&job.request).unwrap_or_default();
         let hidden = self.output(job.job, &request.to, usize::MAX).await?;
@@ -138,7 +138,7 @@ impl Jobs {
         }
     }
 
-    /// Removes whatever a job has written, and forgets what it has read.
+    /// Removes everything that a job has written, and forgets what it has read.
     pub(super) async fn roll_back(&self, job: u64) -> Result<(), CatalogError> {
         self.context.catalog.clear_checkpoint(job).await?;
         self.roll_back_objects(job).await?;
@@ -161,7 +161,7 @@ impl Jobs {
         }
     }
 
-    /// Carries out removals beside one another, and frees what they displace.
+    /// Runs removals concurrently, and frees what they displace.
     pub(super) async fn remove<Removal>(
         &self,
         removals: impl Iterator<Item = Removal> + Send,
@@ -177,7 +177,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Removes what jobs that are over have left: a write may have come to its end behind them.
+    /// Removes leftovers of finished jobs: a write may have completed after its job ended.
     pub(super) async fn sweep(&self) -> Result<(), CatalogError> {
         let list = ListRequest { delimiter: Some("/".into()), max_keys: PAGE, ..ListRequest::default() };
         let found = match self.context.catalog.list_objects(HIDDEN_BUCKET, &list).await {
@@ -186,7 +186,7 @@ impl Jobs {
         };
         for prefix in found.common_prefixes {
             let Ok(number) = prefix.trim_end_matches('/').parse() else { continue };
-            // A job is known before it has written anything.
+            // A job is recorded before it writes anything.
             let lives = self.context.catalog.job(number).await?.is_some_and(|job| !job.state.is_over());
             if !lives {
                 tracing::warn!(job = number, "a repartition that is over has left objects; they are removed");
@@ -196,7 +196,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// The job is over.
+    /// Records that the job has ended.
     pub(super) async fn end(&self, job: Job, state: JobState, reason: String) -> Result<(), CatalogError> {
         let ended_ms = Some((self.context.wall)());
         self.enter(job, |job| Job { state, ended_ms, reason: reason.clone(), ..job.clone() }).await.map(drop)

@@ -1,7 +1,7 @@
-//! The input of a job: its objects, as they are listed when the job is planned, and where they lie.
+//! The input of a job: its objects, as they are listed when the job is planned, and where they are stored.
 //!
-//! Objects are sorted by group, blob and offset: the order in which they are read. What the catalog knows to be
-//! unreadable refuses the job before any group wakes for it.
+//! Objects are sorted by group, blob and offset, the order in which they are read. An object that the catalog knows to
+//! be unreadable refuses the job before any group wakes for it.
 //!
 //! Memory: [`Input`] for each object, and a page of the listing.
 
@@ -15,17 +15,17 @@ use model::{BlobId, GroupId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Objects that are listed at once.
+/// Objects listed at once.
 const PAGE: usize = 1_000;
 
 /// An object of the input.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Input {
-    /// The blob it lies in; [`BlobId::NONE`] if it is in the workshop.
+    /// The blob that stores it; [`BlobId::NONE`] if it is in the workshop.
     blob: BlobId,
-    /// Where in the blob it begins.
+    /// Its offset in the blob.
     offset: u64,
-    /// Its number.
+    /// Its version.
     pub version: VersionId,
     /// Its length.
     pub bytes: u64,
@@ -34,8 +34,8 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Where in its blob the objects end that lie together, from this one on over those that follow, about `bytes` in
-    /// all.
+    /// The offset in its blob at which the adjacent objects end that begin with this one; `behind` are the objects
+    /// after it. Stops about `bytes` after the end of this object.
     pub fn together<'a>(&self, behind: impl Iterator<Item = &'a Self>, bytes: u64) -> u64 {
         let mut end = self.offset + self.bytes;
         let most = end.saturating_add(bytes);
@@ -52,12 +52,12 @@ impl Input {
 /// An object that was read: its version, and its key.
 pub(super) type ReadInput = (VersionId, Arc<str>);
 
-/// The objects that a job wants, of those that there are.
+/// Selects the objects that a job has to read.
 #[derive(Debug)]
 pub(super) struct WantedInput {
-    /// Versions from this one on are no part of its input.
+    /// Versions from this one on are not part of the input.
     pub below: VersionId,
-    /// Those that it has read; none, and not even an empty set, of a job that has not begun.
+    /// Versions that the job has read; `None`, and not an empty set, for a job that has not begun.
     pub read: Option<BTreeSet<VersionId>>,
 }
 
@@ -67,13 +67,13 @@ impl WantedInput {
         object.version < self.below && !is_read
     }
 
-    /// Whether there need be none: the job goes on.
+    /// True if there may be no input left: the job resumes.
     fn may_be_none(&self) -> bool {
         self.read.is_some()
     }
 }
 
-/// Finds the objects below `from`, or the one that has that very key, and where they lie.
+/// Finds the objects below `from`, or the one with exactly that key, and where they are stored.
 pub(super) async fn listed(catalog: &Catalog, request: &Request, wanted: WantedInput) -> Result<FoundInput, String> {
     let from = &request.from;
     let no_bucket = |error| match error {
@@ -120,7 +120,7 @@ pub(super) async fn listed(catalog: &Catalog, request: &Request, wanted: WantedI
     Ok(found)
 }
 
-/// Refuses input that is known not to be readable: no group wakes for a job that could not come to its end.
+/// Refuses input that is known to be unreadable: no group wakes for a job that could not finish.
 async fn none_is_quarantined(catalog: &Catalog, versions: &[VersionId]) -> Result<(), String> {
     let quarantined = catalog.are_unreadable(versions).await.map_err(text)?;
     let Some(first) = versions.iter().zip(quarantined).find(|(_, quarantined)| *quarantined) else { return Ok(()) };
@@ -129,22 +129,22 @@ async fn none_is_quarantined(catalog: &Catalog, versions: &[VersionId]) -> Resul
     Err(format!("s3://{bucket}/{key} is in quarantine: {reason}; write it again, or delete it"))
 }
 
-/// The input, as far as it is listed.
+/// The input listed so far.
 #[derive(Debug)]
 pub(super) struct FoundInput {
     wanted: WantedInput,
     pub excluded: Excluded,
-    /// Objects without a byte, and so without a record.
+    /// Objects of length 0, which have no records.
     empty: u64,
-    /// Its format, stated by the user or by its names.
+    /// The format, stated by the user or found from the names.
     pub format: Option<Format>,
-    /// The first object whose name said so.
+    /// The first object whose name shows the format.
     named: Option<String>,
     placed: Placed,
     groups: BTreeMap<BlobId, Option<GroupId>>,
 }
 
-/// The input by group; what lies in the workshop is under no group.
+/// The input by group; input in the workshop has no group.
 #[derive(Debug, Default)]
 pub(super) struct Placed {
     pub by_group: BTreeMap<GroupId, Vec<Input>>,
@@ -156,7 +156,7 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// The input in the rack that lies together, on average.
+    /// The average length of adjacent input in the rack, in bytes.
     pub fn together_bytes(&self) -> u64 {
         let (mut bytes, mut runs) = (0, 0);
         for inputs in self.by_group.values() {
@@ -174,14 +174,14 @@ impl Placed {
 }
 
 impl FoundInput {
-    /// Takes a page of the listing.
+    /// Adds a page of the listing.
     async fn take(&mut self, catalog: &Catalog, from: &Place, page: Vec<(String, Object)>) -> Result<(), String> {
         let mut listed = Vec::with_capacity(page.len());
         for (key, object) in page {
             if !self.wanted.wants(&object) || self.excluded.takes(&key) {
                 continue;
             }
-            // Without bytes there are no records; some clients put such objects in the place of directories.
+            // Without bytes there are no records; some clients put empty objects in place of directories.
             if object.bytes == 0 {
                 self.empty += 1;
                 continue;
@@ -194,7 +194,7 @@ impl FoundInput {
         self.place(catalog, &from.bucket, listed).await.map_err(text)
     }
 
-    /// Why there is no input at `place`.
+    /// The message for a `place` without input.
     fn nothing_below(&self, place: &str) -> String {
         let (excluded, empty) = (self.excluded.count(), self.empty);
         match (excluded, empty) {
@@ -205,7 +205,7 @@ impl FoundInput {
         }
     }
 
-    /// Learns from the name of an object what it is, unless that was said.
+    /// Finds the format of an object from its name, unless the user stated it; all must be the same.
     fn is_of_one_format(&mut self, bucket: &str, key: &str) -> Result<(), String> {
         if self.format.is_some() && self.named.is_none() {
             return Ok(());
@@ -236,7 +236,7 @@ impl FoundInput {
         for ((key, version), found) in listed.iter().zip(found) {
             let found = match found.filter(|found| found.object.version == *version) {
                 Some(found) => Some((found.object, found.place)),
-                // Or its record is damaged: a job must not come to its end without it.
+                // Gone, or its record is damaged. That is an error: a job must not finish without the object.
                 None => find_version(catalog, bucket, key, *version).await?,
             };
             let Some((object, place)) = found else {
@@ -263,7 +263,7 @@ impl FoundInput {
         Ok(())
     }
 
-    /// All of it, in the order in which it lies.
+    /// All input, in the order in which it is stored.
     pub fn placed(mut self) -> Placed {
         for inputs in self.placed.by_group.values_mut() {
             inputs.sort_unstable();
@@ -273,8 +273,8 @@ impl FoundInput {
     }
 }
 
-/// This version of an object, and where it lies; `None` if it was deleted or overwritten. A record that is damaged is
-/// an error: what cannot be looked at was not deleted.
+/// This version of an object, and where it is stored; `None` if it was deleted or overwritten. A damaged record is an
+/// error: an object that cannot be looked up was not deleted.
 pub(super) async fn find_version(
     catalog: &Catalog,
     bucket: &str,

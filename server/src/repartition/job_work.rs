@@ -1,9 +1,8 @@
-//! The state that the classes of a job at work share: the buffer, the runs that lie offloaded, and the figures of its
-//! report.
+//! The state that the classes of a job at work share: the buffer, the offloaded runs, and the figures of its report.
 //!
-//! Invariants: what is held is within the memory that the job was given, asserted with every step; records are in the
-//! buffer, in a run, or delivered, and the tally of what was delivered must be that of what was read. A run that a
-//! checkpoint counts on is there until the next checkpoint.
+//! Invariants: the buffer stays within the job's memory, asserted with every step. Records are in the buffer, in a run,
+//! or delivered, and the checksum of the delivered records must be that of the records read. A run that a checkpoint
+//! counts on exists until the next checkpoint.
 
 use super::buffer::PartitionBuffer;
 use super::checkpoint::{Checkpoint, FixedPlan, OpenInputs, Spent, VERSION};
@@ -26,10 +25,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Steps between two forecasts, at least. There are more between them the more steps there were: a forecast goes
-/// through all that is left, and a job of millions of steps must not spend its time on that.
+/// Minimum number of steps between two forecasts. The distance grows with the number of steps: a forecast simulates all
+/// remaining work, and a job of millions of steps must not spend its time on that.
 const FORECAST_EVERY: u64 = 16;
-/// The part of all steps so far that lies between two forecasts.
+/// Divisor: between two forecasts are at least 1/`FORECAST_PART` of the steps so far.
 const FORECAST_PART: u64 = 64;
 
 /// See the head of this file.
@@ -42,15 +41,15 @@ pub(super) struct JobWork {
     pub buffer: Mutex<PartitionBuffer>,
     pub memory: Memory,
     pub limits: Limits,
-    /// Objects of the input that were open at the checkpoint that it goes on from.
+    /// Input objects that were open at the checkpoint from which the job resumes.
     pub open_at_first: OpenInputs,
     destinations: Vec<GroupId>,
     plan: FixedPlan,
     planned_objects: u64,
     began: Time,
-    /// Before it went on from a checkpoint.
+    /// Time spent before the job resumed from a checkpoint.
     spent_before: Spent,
-    /// Groups that were woken for the background, and for others, before it began.
+    /// Groups woken for the background, and for others, before the job began.
     wakes_before: [u64; 2],
     state: Mutex<JobFigures>,
 }
@@ -58,7 +57,7 @@ pub(super) struct JobWork {
 /// The part that changes with every step.
 #[derive(Default)]
 struct JobFigures {
-    /// By the group they lie on and their destination.
+    /// By the group that stores them and their destination.
     runs: BTreeMap<(GroupId, GroupId), Vec<OffloadedRun>>,
     next_run: u64,
     /// The number of each partition's next object.
@@ -69,36 +68,37 @@ struct JobFigures {
     offloaded_in_all: u64,
     /// The serial number of the last checkpoint.
     serial: u64,
-    /// Of the input, in bytes, before the job went on from a checkpoint.
+    /// Bytes of input read before the job resumed from a checkpoint.
     input_bytes_before: u64,
-    /// How many of `read` it knows.
+    /// Number of entries of `read` that the last checkpoint knows.
     read_at_checkpoint: usize,
-    /// The number of the last run that it counts on, if that is there.
+    /// The number of the last run that the checkpoint may count on.
     run_at_checkpoint: u64,
-    /// Runs that it counts on and that were refilled since.
+    /// Runs that the checkpoint counts on and that were refilled since.
     refilled: Vec<OffloadedRun>,
-    /// Why the last step of a class came to nothing, for people.
+    /// Why the last step of a class failed, for people.
     faults: BTreeMap<ClassId, String>,
     steps: u64,
     forecast: TimeLeft,
 }
 
-/// The time that the rest takes, as of a certain step.
+/// The remaining time, as of a certain step.
 #[derive(Clone, Copy, Default)]
 struct TimeLeft {
     left: Duration,
-    /// The step from which on it is simulated anew.
+    /// The step at which it is simulated again.
     until: u64,
 }
 
-/// The remains of a job that is complete: its report, and the input that was read.
+/// The result of a complete job: its report, and the input that was read.
 pub(super) type Complete = (Outcome, Vec<ReadInput>);
 
 impl JobWork {
-    /// A job that begins with everything that `survey` found, or goes on from the checkpoint that it takes out of it.
+    /// Starts a job with everything that `survey` found, or resumes it from the checkpoint in `survey`, which this
+    /// takes.
     ///
     /// # Errors
-    /// Why that cannot be, in words; `None` if the world has ended.
+    /// The reason for a failure, in words; `None` if the world has ended.
     pub async fn begin(
         context: &Context,
         world: &WorldHandle,
@@ -166,7 +166,7 @@ impl JobWork {
         found.expect("what is buffered has a destination")
     }
 
-    /// The most that may be reported of one batch: a run is no more than a chunk.
+    /// The most that may be reported of one batch: a run is at most a chunk.
     fn reported_at_most(&self, target: WriteTarget) -> u64 {
         match target {
             WriteTarget::Deliver(_) => u64::MAX,
@@ -186,7 +186,7 @@ impl JobWork {
         state.next_run
     }
 
-    /// Where a class writes after `batch`, as far as that is certain.
+    /// The target of the class's next write after `batch`, if that is certain.
     pub async fn target_behind(&self, class: ClassId, batch: &WriteBatch) -> Option<WriteTarget> {
         let number = self.destination_number(batch.target.destination());
         let most = self.reported_at_most(batch.target);
@@ -196,7 +196,7 @@ impl JobWork {
         order.and_then(WriteTarget::of)
     }
 
-    /// Input was read, and what came of it is buffered; returns the bytes to report, by destination.
+    /// Records that input was read and its output buffered; returns the bytes to report, by destination.
     pub fn was_read(&self, done: &mut super::reader::Done) -> Vec<(GroupId, u64)> {
         let reported = self.buffer.lock().settle(std::mem::take(&mut done.unreported));
         let mut state = self.state.lock();
@@ -208,13 +208,13 @@ impl JobWork {
         reported.iter().map(|(number, bytes)| (self.destinations[*number], *bytes)).collect()
     }
 
-    /// Of what was buffered for a target's destination `bytes` were written; returns the bytes to report.
+    /// Records that `bytes` buffered for the target's destination were written; returns the bytes to report.
     pub fn release(&self, target: WriteTarget, bytes: u64) -> u64 {
         let number = self.destination_number(target.destination());
         self.buffer.lock().release(number, bytes, self.reported_at_most(target))
     }
 
-    /// A batch is written: it is buffered no more. Returns the bytes to report.
+    /// Records that a batch was written and is no longer buffered; returns the bytes to report.
     pub fn was_written(&self, mut batch: WriteBatch, blob: Blob) -> u64 {
         let bytes = batch.taken_bytes();
         drop(std::mem::take(&mut batch.taken));
@@ -240,7 +240,7 @@ impl JobWork {
         reported
     }
 
-    /// Takes a run of at most so many bytes.
+    /// Takes a run of at most `most_bytes`.
     pub fn take_run(&self, on: GroupId, target: GroupId, most_bytes: u64) -> Option<OffloadedRun> {
         let mut state = self.state.lock();
         let runs = state.runs.entry((on, target)).or_default();
@@ -256,7 +256,8 @@ impl JobWork {
         self.state.lock().runs.entry((on, target)).or_default().push(run);
     }
 
-    /// A run lies offloaded no more. Returned if it is to be removed now; the last checkpoint may count on it.
+    /// Records that a run is no longer offloaded. Returns it if it is to be removed now: the last checkpoint does not
+    /// count on it.
     pub fn was_refilled(&self, run: OffloadedRun) -> Option<OffloadedRun> {
         let mut state = self.state.lock();
         assert!(state.progress.offloaded_bytes >= run.counted, "a run that is back was offloaded");
@@ -268,12 +269,11 @@ impl JobWork {
         None
     }
 
-    /// The job's progress for its next checkpoint, whose serial number is given; and the input that was read since the
-    /// last one. `open` are the objects of the input that are open, with the checksum of records of them that were
-    /// split and not taken.
+    /// The serial number and content of the job's next checkpoint, and the input that was read since the last one.
+    /// `open` are the open objects of the input, with the checksum of their records that were split and not taken.
     ///
     /// # Errors
-    /// Why there can be none, in words.
+    /// Why no checkpoint can be taken, in words.
     pub fn state_of(
         &self,
         objects_below: VersionId,
@@ -310,8 +310,8 @@ impl JobWork {
         Ok((state.serial + 1, checkpoint, state.read[state.read_at_checkpoint..].to_vec()))
     }
 
-    /// A checkpoint of this serial number is durable, with so much more input that was read. Returns the runs that can
-    /// be removed now.
+    /// Records that the checkpoint `serial` is durable, with `read` more objects of input. Returns the runs that can be
+    /// removed now.
     pub fn was_saved(&self, serial: u64, read: usize) -> Vec<OffloadedRun> {
         let mut state = self.state.lock();
         assert_eq!(serial, state.serial + 1, "one checkpoint follows the other");
@@ -322,7 +322,7 @@ impl JobWork {
         std::mem::take(&mut state.refilled)
     }
 
-    /// Hours and switches that the job has taken so far, without the bytes offloaded; `None` if the world has ended.
+    /// Time and switches that the job has taken so far, without the bytes offloaded; `None` if the world has ended.
     pub async fn spent(&self) -> Option<Spent> {
         let job = self.job;
         let look = move |rack: &engine::Rack, _| Some((rack.job_planner(job)?.changes(), rack.job_times(job)));
@@ -343,23 +343,23 @@ impl JobWork {
         })
     }
 
-    /// Remembers why a step of a class came to nothing.
+    /// Records why a step of a class failed.
     pub fn set_fault(&self, class: ClassId, fault: String) {
         self.state.lock().faults.insert(class, fault);
     }
 
-    /// Why the last step of a class that failed came to nothing.
+    /// Why the last failed step of a class failed.
     pub fn fault(&self, class: ClassId) -> String {
         self.state.lock().faults.get(&class).cloned().unwrap_or_default()
     }
 
-    /// A step has ended: what is buffered is within bounds.
+    /// Records the end of a step; the buffer is within its bounds.
     pub fn step_ended(&self) {
         let (held, peak) = {
             let buffer = self.buffer.lock();
             (buffer.held_bytes(), buffer.peak_bytes())
         };
-        // The eighth was set aside for runs that are back.
+        // An eighth is reserved for refilled runs.
         let most = self.memory.buffer_bytes + self.memory.buffer_bytes / 8;
         assert!(held <= most, "{held} bytes are buffered, and {} are allowed", self.memory.buffer_bytes);
         let mut state = self.state.lock();
@@ -368,7 +368,7 @@ impl JobWork {
         state.progress.peak_buffered_bytes = peak;
     }
 
-    /// The progress of the job: what was measured here, and what the engine knows.
+    /// The progress of the job, from the measurements here and the engine's state.
     pub async fn progress(&self) -> Progress {
         let job = self.job;
         let look = move |rack: &engine::Rack, _| Some((rack.job_planner(job)?.clone(), rack.job_blocked(job)));
@@ -385,7 +385,7 @@ impl JobWork {
         progress
     }
 
-    /// The time that the rest takes, simulated anew when there were steps enough since the last time.
+    /// The remaining time, simulated again if there were enough steps since the last forecast.
     async fn left(&self, planner: JobPlanner) -> Duration {
         let (steps, forecast) = {
             let state = self.state.lock();
@@ -402,7 +402,7 @@ impl JobWork {
     /// The report of the job and the input it read, once all output is delivered.
     ///
     /// # Errors
-    /// Why the output is not what it should be; `None` if the world has ended.
+    /// Why the output is not as it should be; `None` if the world has ended.
     pub async fn complete(&self) -> Result<Complete, Option<String>> {
         let job = self.job;
         let look = move |rack: &engine::Rack, _| rack.job_planner(job).cloned();
@@ -438,7 +438,7 @@ impl JobWork {
 }
 
 impl JobFigures {
-    /// Those of a job that goes on from a checkpoint. Of all objects of its input so many are not to be found any more:
+    /// The figures of a job that resumes from a checkpoint. `not_found` objects of its input are not found any more:
     /// they were read, or are lost.
     fn of(resume: Resume, not_found: u64) -> Self {
         let Resume { serial, checkpoint, read, runs } = resume;
@@ -494,7 +494,7 @@ fn outcome(state: &JobFigures, strategy: String, spent: &Spent) -> Outcome {
     }
 }
 
-/// The strategies that are followed, of each class where they differ.
+/// The strategies in use; several if the classes differ.
 fn strategies(planner: &JobPlanner) -> String {
     let mut choices: Vec<String> = Vec::new();
     for class in planner.classes() {
@@ -506,7 +506,7 @@ fn strategies(planner: &JobPlanner) -> String {
     choices.join(", ")
 }
 
-/// Groups that were woken for the background, and for others.
+/// Groups woken for the background, and for others.
 async fn wakes(world: &WorldHandle) -> Option<[u64; 2]> {
     let all = world.ask(|rack, _| rack.stats().group_wakes).await?;
     let mut wakes = [0; 2];

@@ -1,4 +1,4 @@
-//! A job from its beginning to its end: it waits its turn, is planned, works, and is published or rolled back.
+//! A job from beginning to end: it waits its turn, is planned, works, and is published or rolled back.
 
 use super::job_work::{Complete, JobWork};
 use super::plan::{self, Figures, Survey};
@@ -15,7 +15,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 impl Jobs {
-    /// Begins a job, which waits its turn among the others.
+    /// Starts a job, which waits for its turn among the others.
     pub(super) fn spawn(self: &Arc<Self>, job: Job) {
         let shared = Arc::clone(self);
         self.running.lock().insert(job.job, Task::Waits);
@@ -24,7 +24,7 @@ impl Jobs {
             let number = job.job;
             let worked = shared.work(job.clone(), actions).await;
             shared.world.report_job(JobId(number), JobEvent::Closed);
-            // Nobody has it go on before it is known to have no task.
+            // The lock keeps the job from being resumed before its task is known to be gone.
             let _lock = shared.lock(number).await;
             if let Err(error) = worked {
                 tracing::error!(job = number, %error, "a repartition does not go on");
@@ -40,10 +40,10 @@ impl Jobs {
         if let (Ok(()), Some(running)) = (&turn, self.running.lock().get_mut(&number)) {
             *running = Task::Plans;
         }
-        // Of what an earlier attempt has left, that is kept which its checkpoint counts on.
+        // Keeps those leftovers of an earlier attempt that its checkpoint counts on.
         let resume = self.restore(number).await?;
         let came = match turn {
-            // A mistake in a record must not take the server along.
+            // A panic over a record must not end the server.
             Ok(()) => {
                 let transformed = AssertUnwindSafe(self.transform(&job, resume, &mut actions)).catch_unwind().await;
                 transformed.unwrap_or_else(|_| Err(JobEnded::Failed(BROKEN.into())))
@@ -51,7 +51,7 @@ impl Jobs {
             Err(ended) => Err(ended),
         };
         let _lock = self.lock(number).await;
-        // It may have been cancelled when all was written.
+        // A user may have cancelled it after everything was written.
         let cancelled = self.context.catalog.job(number).await?.is_some_and(|job| kept(&job).cancelled);
         match if cancelled { Err(JobEnded::Cancelled) } else { came } {
             Ok(outcome) => {
@@ -76,7 +76,7 @@ impl Jobs {
         }
     }
 
-    /// Everything up to an output that is complete and verified, and not yet published.
+    /// Carries out a job up to output that is complete and verified, and not yet published.
     async fn transform(
         &self,
         job: &Job,
@@ -93,14 +93,14 @@ impl Jobs {
                 "{hidden} objects of {written} that were written are there; nothing is published. Please report this"
             )));
         }
-        // Input of which nothing came is kept: nobody who has all of it left out wants it gone.
+        // Input that produced no records is kept: a user whose filter leaves out everything does not want it removed.
         if request.remove_input && outcome.rows > 0 {
             self.context.catalog.add_job_inputs(number, &request.from.bucket, &read).await.map_err(failed)?;
         }
         Ok(outcome)
     }
 
-    /// The survey of a job that goes on from a checkpoint, or begins.
+    /// The survey of a job that resumes from a checkpoint, or begins.
     async fn survey(&self, job: u64, request: &Request, resume: Option<Resume>) -> Result<Survey, JobEnded> {
         let (context, world, spec) = (&self.context, &self.world, &self.spec);
         if let Some(resume) = resume {
@@ -126,7 +126,7 @@ impl Jobs {
             survey = Box::pin(self.survey(job.job, request, resume)) => survey?,
             ended = runner::ended(actions) => return Err(ended),
         };
-        // The input may have changed since the job was asked for. A job that goes on from a checkpoint keeps its plan.
+        // The input may have changed since the request. A job that resumes from a checkpoint keeps its plan.
         let planned = |job: &Job| {
             let before = kept(job);
             let plan = if survey.resume.is_some() { before.plan } else { Some(survey.plan.clone()) };
@@ -150,7 +150,7 @@ impl Jobs {
     }
 }
 
-/// The catalog does not answer, and the job cannot do without.
+/// Fails the job, which cannot continue without the catalog.
 #[allow(clippy::needless_pass_by_value)] // for `map_err`
 fn failed(error: CatalogError) -> JobEnded {
     JobEnded::Failed(error.to_string())

@@ -1,36 +1,36 @@
-//! The memory of a job: the amount it was given, and beside it a sum that is known before it starts.
+//! The memory of a job: the amount that it is given, and an addition that is known before it starts.
 //!
-//! - what was given (`--memory`): batches in the buffer, and of Parquet the row groups that are read;
-//! - in each class, [`working_bytes`]: batches being decoded, split and encoded, an object that is written, and the
-//!   next one, which is encoded meanwhile (of runs the same, which are shorter);
-//! - of Parquet, in each class, the row group that is written: a half of what one may be that is read;
+//! - the amount given (`--memory`): batches in the buffer, and with Parquet the row groups that are read;
+//! - in each class, [`working_bytes`]: batches being decoded, split and encoded, an object being written, and the next
+//!   one, which is encoded meanwhile (the same for runs, which are shorter);
+//! - with Parquet, in each class, the row group being written: half of the limit for one that is read;
 //! - in each class, a transfer: two requests to each drive of a stripe;
 //! - in each class, [`BLOCKS_BYTES`] between drives and job;
-//! - of each object of the input, [`INPUT_BYTES`] and its key;
-//! - an eighth of all this for the allocator, which keeps what is free for a second.
+//! - for each object of the input, [`INPUT_BYTES`] and its key;
+//! - an eighth of all this for the allocator, which keeps freed memory for a second.
 //!
-//! Parquet takes [`COLUMN_BYTES`] more in each class for each column that is read: how many that are is only known when
-//! the first object is opened.
+//! Parquet takes [`COLUMN_BYTES`] more in each class for each column that is read; their number is known only when the
+//! first object is opened.
 //!
-//! Invariants: objects are no longer than the classes' share of a half of the buffer, so that what is encoded at once
-//! takes no more than what was given.
+//! Invariants: an object is at most the class's share of half the buffer, so that all objects that are encoded at once
+//! take no more memory than was given.
 
 use super::input::{Input, ReadInput};
 use batch::{COLUMN_BYTES, Format, working_bytes};
 use model::Code;
 
-/// The size of output objects that nobody chose one for, at most.
+/// The largest output object if the user chose no size.
 const OBJECT_BYTES: u64 = 64 << 20;
-/// The shortest that output objects may be asked to be.
+/// The smallest size of output objects that a user may choose.
 const OBJECT_BYTES_MIN: u64 = 64 << 10;
-/// The least memory of a job in one class: some of the smallest batches must fit into a chunk.
+/// The least memory of a job in one class: a chunk must hold some of the smallest batches.
 const LEAST_BYTES: u64 = 16 * batch::BATCH_BYTES_MIN;
 /// The largest piece that is read between two decisions.
 const CHUNK_BYTES_MAX: u64 = 64 << 20;
-/// Blocks that are on their way in a class: read ahead, taken apart, gathered for a pack.
+/// Blocks in transit in a class: read ahead, being split, gathered for a pack.
 const BLOCKS_BYTES: u64 = 8 << 20;
-/// The memory for an object of the input beside its key, from the listing to the report: itself, the version and key
-/// that were read, and what the allocator adds to a key.
+/// The memory for an object of the input beside its key, from the listing to the report: the entry itself, the version
+/// and key that were read, and the allocator's overhead for a key.
 const INPUT_BYTES: u64 = 128;
 const _: () = assert!(size_of::<Input>() + size_of::<ReadInput>() + 32 <= INPUT_BYTES as usize);
 
@@ -38,23 +38,23 @@ const _: () = assert!(size_of::<Input>() + size_of::<ReadInput>() + 32 <= INPUT_
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_field_names)] // units last, as everywhere
 pub(super) struct Memory {
-    /// The memory for buffered output. A run takes up to an eighth more when it is back than when it was offloaded;
-    /// that is set aside.
+    /// The memory for buffered output. A refilled run takes up to an eighth more than when it was offloaded; this is
+    /// reserved beside it.
     pub buffer_bytes: u64,
-    /// The most that a row group may take, for each class.
+    /// The largest row group, for each class.
     pub row_group_bytes: u64,
     /// The largest piece that is read between two decisions, or offloaded.
     pub chunk_bytes: u64,
     /// The size of output objects.
     pub object_bytes: u64,
-    /// The most that the process takes for the job.
+    /// The most memory that the process takes for the job.
     pub most_bytes: u64,
-    /// And for each column of Parquet beside.
+    /// Additional memory for each column of Parquet.
     pub column_bytes: u64,
 }
 
 impl Memory {
-    /// The buffer that a decoder of this format may count on.
+    /// The buffer size that a decoder of this format assumes.
     pub fn decoder_bytes(&self, format: Format) -> u64 {
         match format {
             Format::Parquet => self.row_group_bytes,
@@ -63,7 +63,7 @@ impl Memory {
     }
 }
 
-/// The needs that a job's memory is shared out for.
+/// The needs among which a job's memory is shared out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     /// The memory that the user gives.
@@ -80,10 +80,10 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Shares it out.
+    /// Shares the memory out.
     ///
     /// # Errors
-    /// The least that would do, if too little is given.
+    /// The least that is enough, if too little is given.
     pub fn share(&self) -> Result<Memory, String> {
         let classes = self.classes.max(1) as u64;
         let (given, least) = (self.given_bytes, LEAST_BYTES * classes.pow(2));
@@ -117,8 +117,8 @@ impl Needs {
     }
 }
 
-/// Refuses what this machine does not have: a server that is ended for its memory takes everybody along, and its jobs
-/// begin anew when it is back.
+/// Refuses a job that needs more memory than this machine has: the kernel would kill the server, and with it everything
+/// that it serves; its jobs would restart with the next server.
 pub(super) fn fits_the_machine(most_bytes: u64) -> Result<(), String> {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     match machine_bytes(&text) {
@@ -135,7 +135,7 @@ fn machine_bytes(text: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
-/// The allocator's part included.
+/// Adds the allocator's part.
 fn with_slack(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }

@@ -5,10 +5,10 @@ use catalog::{Catalog, CatalogError, HIDDEN_BUCKET, ListRequest};
 
 /// The longest key of an object, in bytes.
 pub(super) const KEY_BYTES_MAX: usize = 1_024;
-/// The part of it that a prefix leaves for the names of partitions and objects, at least.
+/// The part of a key that a prefix must leave for the names of partitions and objects.
 const NAME_BYTES: usize = 64;
 
-/// The places of a request, each prefix ending with a slash unless it is that of a bucket as a whole.
+/// The places of a request; each prefix ends with a slash, unless the place is a whole bucket.
 pub(super) fn places(request: &Request) -> Result<(Place, Place), String> {
     let to = directory(&request.to);
     for bucket in [&request.from.bucket, &to.bucket] {
@@ -26,13 +26,13 @@ pub(super) fn places(request: &Request) -> Result<(Place, Place), String> {
     Ok((request.from.clone(), to))
 }
 
-/// The place with its prefix ending in a slash, unless it is a bucket as a whole.
+/// The place with its prefix ending in a slash, unless it is a whole bucket.
 pub(super) fn directory(place: &Place) -> Place {
     let slash = if place.prefix.is_empty() || place.prefix.ends_with('/') { "" } else { "/" };
     Place { bucket: place.bucket.clone(), prefix: format!("{}{slash}", place.prefix) }
 }
 
-/// Refuses a target that is part of the input, or holds something already.
+/// Refuses a target that overlaps the input, or already holds an object.
 pub(super) async fn target_is_free(catalog: &Catalog, from: &Place, to: &Place) -> Result<(), String> {
     let source = directory(from).prefix;
     let overlaps = to.prefix.starts_with(&source) || source.starts_with(&to.prefix);

@@ -1,12 +1,12 @@
-//! The plan of a repartition: the input it reads, where its partitions lie, and the cost of each strategy.
+//! The plan of a repartition: the input it reads, where its partitions are to be stored, and the cost of each strategy.
 //!
-//! 1. The request is read: places, partitioner, filter, formats; whatever is wrong with it is said before anything is
-//!    done.
+//! 1. The request is parsed: places, partitioner, filter, formats. Mistakes are reported before anything is done.
 //! 2. The input is listed (`input.rs`).
-//! 3. Some of it is sampled (`sample.rs`): what a byte of it becomes on the drives (alpha), and in memory (expansion).
-//! 4. Each partition gets a destination group: of the class that the target is pinned to, or of all classes in which
-//!    input lies. Groups without room for their share are left out.
-//! 5. The cost of each strategy is simulated by the engine; what would not fit on a group is not chosen.
+//! 3. Some of it is sampled (`sample.rs`): the bytes that an input byte becomes on the drives (alpha), and in memory
+//!    (expansion).
+//! 4. Each partition gets a destination group: from the class that the target is pinned to, or from all classes that
+//!    store input. Groups without room for their share are left out.
+//! 5. The engine simulates the cost of each strategy; a strategy that would not fit on a group is not chosen.
 
 use super::buffer::DestinationOf;
 use super::checkpoint::FixedPlan;
@@ -32,17 +32,17 @@ use std::time::Duration;
 
 /// The seeks of a drive to read a stack: its end, and its beginning with what follows.
 const READ_SEEKS: u32 = 2;
-/// The seeks of a drive to write one: its name, its beginning with what follows, a sync, its end, and another sync.
+/// The seeks of a drive to write a stack: its name, its beginning with what follows, a sync, its end, and another sync.
 const WRITE_SEEKS: u32 = 5;
 
-/// Everything that a job is begun with.
+/// Everything that a job needs to start.
 #[derive(Debug)]
 pub(super) struct Survey {
-    /// The work to be done on records.
+    /// The processing of the records.
     pub spec: Spec,
-    /// The input, by the group it is to be read on.
+    /// The input, by the group on which it is read.
     pub inputs: BTreeMap<GroupId, Vec<Input>>,
-    /// The classes' parts, for the planner.
+    /// The parts of the classes, for the planner.
     pub parts: Vec<Part>,
     /// The destination groups of partitions, by number.
     pub destinations: Vec<GroupId>,
@@ -56,17 +56,17 @@ pub(super) struct Survey {
     pub sizes: Sizes,
     /// The job's memory, shared out.
     pub memory: Memory,
-    /// Objects that are gone already.
+    /// Objects that are already gone.
     pub lost_objects: u64,
-    /// The strategy to follow to the end, if it may not be changed.
+    /// The strategy to follow to the end, if it must not change.
     pub forced: Option<Choice>,
-    /// The plan as it is reported.
+    /// The plan for the report.
     pub plan: report::Plan,
-    /// The part of the plan that stays when the job goes on after a restart.
+    /// The part of the plan that stays when the job resumes after a restart.
     pub fixed: FixedPlan,
-    /// The checkpoint that it goes on from.
+    /// The checkpoint from which the job resumes.
     pub resume: Option<Resume>,
-    /// The time between two checkpoints, at least.
+    /// Minimum time between two checkpoints.
     pub checkpoint_interval: Duration,
 }
 
@@ -100,7 +100,7 @@ impl Survey {
     }
 }
 
-/// Surveys what `request` asks for. Reads the catalog, and changes nothing.
+/// Surveys the input and the rack for `request`. Only reads; changes nothing.
 ///
 /// # Errors
 /// The mistake in the request, in words; `None` if the world has ended.
@@ -149,20 +149,20 @@ pub(super) async fn survey(
     Ok(heavy(move || surveying.survey()).await?)
 }
 
-/// Where the figures of a plan come from, but for those that the request gives.
+/// Where the figures of a plan come from, except those in the request.
 #[derive(Clone, Debug)]
 pub(super) enum Figures {
-    /// Those of the format.
+    /// Assumptions about the format.
     Assume,
-    /// A sample, to be taken by reads of this class, whose findings about records are errors.
+    /// A sample, taken by reads of this class; its findings about records are errors.
     Sample(PriorityClass),
-    /// The same, whose findings are left to whoever reads all of it.
+    /// The same, but findings are left to the job, which reads all of the input.
     SampleIfItGoes(PriorityClass),
-    /// A sample that was taken.
+    /// A sample that was taken before.
     Known(Sample),
 }
 
-/// Refuses to remove input whose columns or records are left out of the output.
+/// Refuses to remove input if columns or records of it are left out of the output.
 fn removes_nothing_else(request: &Request) -> Result<(), String> {
     if request.remove_input && (request.columns.is_some() || request.filter.is_some()) {
         let left_out = if request.columns.is_some() { "columns" } else { "records" };
@@ -174,7 +174,7 @@ fn removes_nothing_else(request: &Request) -> Result<(), String> {
     Ok(())
 }
 
-/// The format of the records, and the work to be done on them.
+/// The format of the records, and their processing.
 fn records_of(request: &Request, format: Format) -> Result<Spec, String> {
     let partitions = usize::try_from(request.partitions.unwrap_or(0)).unwrap_or(usize::MAX);
     Ok(Spec {
@@ -187,23 +187,23 @@ fn records_of(request: &Request, format: Format) -> Result<Spec, String> {
     })
 }
 
-/// The rack's free room, and its settings that matter to a plan.
+/// The rack's free room, and its settings that matter for a plan.
 #[derive(Debug)]
 struct RackRoom {
     classes: Vec<Vec<GroupId>>,
-    /// Payload bytes that each group can still take.
+    /// Payload bytes for which each group has room.
     free: Vec<u64>,
-    /// Whether what is written is read back.
+    /// True if written data is read back.
     reads_back: bool,
     /// The expected time of a switch, alone and beside other classes' work.
     switches: [Duration; 2],
     /// Drives in a group.
     drives: usize,
-    /// Starts that a drive has on a day for work that nobody waits for.
+    /// Starts that each drive has per day for background work.
     starts_per_day: u32,
     /// The time between two checkpoints of a job.
     checkpoint_interval: Duration,
-    /// How much of the day is gone, and how often the drives of each group were started on it.
+    /// The elapsed part of today, and the starts of the drives of each group so far.
     today: Day,
 }
 
@@ -215,7 +215,7 @@ impl RackRoom {
         };
         let free = |group: &engine::layout::Group| {
             let all: u64 = group.drives.iter().map(|drive| rack.placement().free_bytes(*drive)).sum();
-            // A disk that drives share has its room once.
+            // Drives that share a disk have its room only once.
             all.min(rack.placement().free_total()) / u64::from(code.data + code.parity) * u64::from(code.data)
         };
         Self {
@@ -239,9 +239,9 @@ impl RackRoom {
     }
 }
 
-/// The facts that a strategy is chosen by.
+/// The facts on which the choice of a strategy depends.
 struct Surveying {
-    /// The report of what is excluded of the input.
+    /// The report of excluded input.
     excluded: Option<String>,
     spec: RackSpec,
     request: Request,
@@ -251,9 +251,9 @@ struct Surveying {
     room: RackRoom,
     pinned: Option<ClassId>,
     sampled: Sampled,
-    /// Versions from this one on are no part of the input.
+    /// Versions from this one on are not part of the input.
     input_below: VersionId,
-    /// The checkpoint that the job goes on from.
+    /// The checkpoint from which the job resumes.
     resume: Option<Resume>,
     /// Modelled seconds per second of the host.
     host_scale: u32,
@@ -289,7 +289,7 @@ impl Surveying {
         Ok(())
     }
 
-    /// The classes that take part, unless nothing lies in the rack yet.
+    /// The classes that take part; may be empty while all input is in the workshop.
     fn classes(&self) -> BTreeSet<ClassId> {
         let groups = self.placed.by_group.keys();
         let before = self.resume.iter().flat_map(|resume| &resume.checkpoint.plan.classes).map(|(class, _)| *class);
@@ -364,7 +364,7 @@ impl Surveying {
         Ok(survey)
     }
 
-    /// The part of the plan that stays when the job goes on after a restart.
+    /// The part of the plan that stays when the job resumes after a restart.
     fn fixed(&self, survey: &Survey) -> FixedPlan {
         FixedPlan {
             input_below: self.input_below,
@@ -382,11 +382,11 @@ impl Surveying {
         ExpectedRecords::of(&self.request, self.records.format, self.sampled.0.as_ref(), self.host_scale)
     }
 
-    /// The costs of the hardware for a job in so many classes.
+    /// The hardware costs of a job in this number of classes.
     fn terms(&self, expected: &ExpectedRecords, classes: usize) -> Terms {
         let reads_back = self.room.reads_back;
         Terms {
-            // Classes that work at the same time mount beside each other's transfers.
+            // Classes that work at the same time mount while others transfer.
             switch: self.room.switches[usize::from(classes > 1)],
             starts_per_day: self.room.starts_per_day,
             expansion: expected.expansion.value,
@@ -402,8 +402,8 @@ impl Surveying {
         all.map(|input| input.bytes).sum()
     }
 
-    /// The groups that partitions shall lie in, in order: those with room for their share, and of these those with most
-    /// of it, from each class in turn.
+    /// The destination groups of partitions, sorted. They must have room for their share; those with the most room are
+    /// taken, from each class in turn.
     fn destinations(&self, output_bytes: u64) -> Result<Vec<GroupId>, String> {
         if let Some(resume) = &self.resume {
             return Ok(resume.checkpoint.plan.destinations.clone());
@@ -413,7 +413,7 @@ impl Surveying {
             None => self.placed.by_group.keys().map(|group| self.room.class_of(*group)).collect(),
         };
         let classes: Vec<ClassId> = if classes.is_empty() {
-            // Nothing of it is in the rack yet: the class with most room is as good as any.
+            // No input is in the rack yet: any class may be the target, so use the one with the most room.
             let room =
                 |class: &usize| -> u64 { self.groups_of(*class).map(|group| self.room.free[group.index()]).sum() };
             let most = (0..self.room.classes.len()).max_by_key(room);
@@ -448,7 +448,7 @@ impl Surveying {
         self.room.classes.get(class).into_iter().flatten().copied()
     }
 
-    /// Input in the workshop is read along with the group that has most of the input.
+    /// Assigns input in the workshop to the group with most of the input.
     fn assign_workshop(&mut self, fallback: GroupId) {
         let workshop = std::mem::take(&mut self.placed.workshop);
         if workshop.is_empty() {
@@ -485,7 +485,7 @@ impl Surveying {
         by_class.into_iter().map(part).collect()
     }
 
-    /// The needs that memory is shared out for.
+    /// The needs among which memory is shared out.
     fn needs(&self, classes: usize) -> Needs {
         Needs {
             given_bytes: self.request.memory_bytes,
@@ -498,7 +498,7 @@ impl Surveying {
         }
     }
 
-    /// Objects of the input. What lies in the workshop is under some group by now.
+    /// Objects of the input. Those in the workshop are assigned to groups by now.
     fn objects(&self) -> u64 {
         self.placed.by_group.values().map(|inputs| inputs.len() as u64).sum()
     }
@@ -534,12 +534,12 @@ impl Surveying {
             ));
         };
         survey.plan.chosen = chosen.to_string();
-        // Left to itself the planner may change to another strategy, which must fit as well.
+        // Without a forced strategy the planner may change to any other, so all must fit.
         survey.forced = asked.or((!all_fit).then_some(chosen));
         Ok(())
     }
 
-    /// The forecast of a strategy, and its seconds; it must have memory enough.
+    /// The forecast of a strategy, and its time in seconds; the job must have enough memory for it.
     fn forecast(&self, survey: &Survey, choice: Choice) -> (report::Forecast, f64) {
         let mut forecast = report::Forecast { strategy: choice.to_string(), fits: true, ..Default::default() };
         let (mut slowest, mut in_all, mut switching, mut energy_mj) = (0.0_f64, 0.0_f64, 0.0, 0.0);
@@ -574,7 +574,7 @@ impl Surveying {
         (forecast, in_all)
     }
 
-    /// The energy that a group's drives draw beyond standby over a run, in millijoules.
+    /// The energy that a group's drives draw beyond standby in a run, in millijoules.
     fn energy_mj(&self, cost: &Cost) -> f64 {
         let profile = &self.spec.profile;
         let watts = &profile.watts;
@@ -588,8 +588,8 @@ impl Surveying {
     }
 }
 
-/// Refuses a checkpoint that the input or the memory does not fit any more. What has changed then is seen by all of the
-/// output, or by none of it.
+/// Refuses a checkpoint that no longer fits the input or the memory. The job then restarts, so that a change affects
+/// all of its output or none of it.
 fn is_of_use(resume: &Resume, survey: &Survey) -> Result<(), String> {
     if survey.memory.chunk_bytes != resume.checkpoint.plan.chunk_bytes {
         return Err("its memory is shared out in another way".into());
@@ -614,7 +614,7 @@ fn class_plan(part: &Part) -> report::ClassPlan {
     }
 }
 
-/// The strategy of that name.
+/// The strategy with this name.
 fn strategy(name: &str, survey: &Survey) -> Result<Choice, String> {
     let groups = survey.parts.iter().map(|part| part.groups.len()).max().unwrap_or(1);
     let candidates = Choice::candidates(&survey.terms, survey.memory.buffer_bytes, groups);
@@ -625,7 +625,7 @@ fn strategy(name: &str, survey: &Survey) -> Result<Choice, String> {
     })
 }
 
-/// Whether two choices are of one strategy.
+/// True if both choices are the same strategy.
 fn same(a: Choice, b: Choice) -> bool {
     std::mem::discriminant(&a) == std::mem::discriminant(&b)
 }

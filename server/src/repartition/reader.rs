@@ -1,14 +1,13 @@
-//! Reading in one class: from objects, in the order in which they lie, to pieces by partition.
+//! Reading in one class: from objects, in storage order, to pieces by partition.
 //!
-//! An order is done object by object and, within an object, by what its decoder asks for: a few MiB of a row format, a
-//! row group of Parquet. What came of such a piece is split at once and goes into the buffer, up to the chunk limit;
-//! the rest of it comes first with the next order, on whatever group that is, so that no more than one piece is ever
-//! open.
+//! An order is carried out object by object and, within an object, by the requests of its decoder: a few MiB of a row
+//! format, a row group of Parquet. The records of each request are split at once and go into the buffer, up to the
+//! chunk limit. The rest comes first with the next order, on any group, so at most one request has records pending.
 //!
-//! Input counts as read when what came of it is in the buffer. What is finished on a group while another one's order is
-//! done is owed, and reported with the group's next order.
+//! Input counts as read when its output is in the buffer. Input of another group that is finished during an order is
+//! owed, and reported with that group's next order.
 //!
-//! Invariants: all input of a group is reported once, and no more than there is.
+//! Invariants: all input of a group is reported once, and never more than exists.
 
 use super::buffer::{PartitionBuffer, Unreported};
 use super::checkpoint::{OpenInputs, RecordsLearned};
@@ -27,10 +26,10 @@ use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Objects of up to so many bytes are read at once, though their decoder may ask for their end first.
+/// Objects of up to this size are read at once, though their decoder may ask for their end first.
 const WHOLE_BYTES: u64 = 4 << 20;
 
-/// The records of a job, shared by its classes: their split and their tally.
+/// The records of a job, shared by its classes: how they are split, and their checksum.
 pub(super) struct Records {
     /// The bucket of the input.
     pub bucket: String,
@@ -38,12 +37,12 @@ pub(super) struct Records {
     splitter: OnceLock<Splitter>,
 }
 
-/// The partitioner, and whose schema it was made for.
+/// The partitioner, and the schema and name of the first object, for which it was made.
 struct Splitter {
     partitioner: Partitioner,
     schema: SchemaRef,
     first: String,
-    /// The schema of what is written, once a piece was made.
+    /// The schema of the output, once there is a piece.
     output: OnceLock<SchemaRef>,
 }
 
@@ -58,7 +57,7 @@ impl Records {
         if self.splitter.get().is_none() {
             let schema = batch.schema();
             let partitioner = Partitioner::new(&self.spec, &schema)?;
-            // Another class may have been first; then its columns are what others are held against.
+            // Another class may have set it first; then its columns are the reference.
             let first = name.to_owned();
             let _ = self.splitter.set(Splitter { partitioner, schema, first, output: OnceLock::new() });
         }
@@ -81,10 +80,10 @@ impl Records {
         Ok(Some(RecordsLearned { first, schema, output, learned: known.partitioner.learned() }))
     }
 
-    /// Goes on with what is known of records of this checksum, which were split before a restart.
+    /// Resumes with the knowledge about records of this checksum, which were split before a restart.
     ///
     /// # Errors
-    /// If that is not what [`Records::learned`] gave.
+    /// If `known` does not come from [`Records::learned`].
     pub fn go_on_from(&self, known: &RecordsLearned, tally: MultisetChecksum) -> Result<(), batch::Error> {
         let schema = |text: &String| {
             let bytes = base64_simd::STANDARD.decode_to_vec(text);
@@ -102,7 +101,7 @@ impl Records {
         Ok(())
     }
 
-    /// The tally of everything that was split.
+    /// The checksum of all records that were split.
     pub fn tally(&self) -> MultisetChecksum {
         self.splitter.get().map(|known| known.partitioner.tally()).unwrap_or_default()
     }
@@ -112,13 +111,13 @@ impl Records {
         self.splitter.get().map(|known| known.partitioner.name(partition)).unwrap_or_default()
     }
 
-    /// To be asked when everything was split.
+    /// Final check, once everything was split.
     pub fn finish(&self) -> Result<(), batch::Error> {
         self.splitter.get().map_or(Ok(()), |known| known.partitioner.finish())
     }
 }
 
-/// The piece with the notes that the first object of the set has beside its columns: what is joined has the same.
+/// The piece with the schema metadata of the set's first object: batches that are joined need the same schema.
 fn noted(piece: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, batch::Error> {
     if piece.schema_ref() == schema {
         return Ok(piece);
@@ -135,59 +134,59 @@ struct OpenInput {
     name: String,
     source: InputSource,
     decoder: Decoder,
-    /// Bytes that were given to the decoder.
+    /// Bytes given to the decoder.
     given: u64,
-    /// Where the range ends that was fetched last.
+    /// The end of the last range fetched.
     fetched_to: u64,
     /// Bytes that were reported, or are owed.
     reported: u64,
-    /// Whether the decoder may have more of what it was given.
+    /// True if the decoder may have more records from the bytes it was given.
     busy: bool,
     /// Pieces of a batch that did not fit into the chunk.
     pending: Vec<(usize, RecordBatch)>,
-    /// The records of the batch that the pieces are of.
+    /// Records of the batch that the pieces belong to.
     pending_records: u64,
-    /// Records that were taken before a restart, and are passed over.
+    /// Records that were taken before a restart, and are skipped.
     skip: u64,
-    /// Records that were taken: what came of them is buffered, or further.
+    /// Records taken: their output is buffered or already written.
     taken: u64,
-    /// All of a small object whose decoder asks for this and that.
+    /// All bytes of a small object whose decoder asks for several ranges.
     whole: Option<Bytes>,
 }
 
-/// The result of an order to read.
+/// The result of a read order.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    /// Input of the order's group that was read.
+    /// Bytes read of the input of the order's group.
     pub input_bytes: u64,
-    /// Input of it that was gone.
+    /// Bytes of it that were gone.
     pub lost_bytes: u64,
-    /// Bytes that it put into the buffer.
+    /// Bytes that the order put into the buffer.
     pub unreported: Unreported,
     /// Objects that were gone.
     pub lost_objects: u64,
-    /// Versions that were read to their end.
+    /// Versions read to their end.
     pub read: Vec<ReadInput>,
-    /// Records.
+    /// Records read.
     pub rows: u64,
-    /// The time for which they were worked on.
+    /// Processing time of the records.
     pub processing: Duration,
-    /// Why it ended before it was done.
+    /// Why the order ended early.
     pub fault: Option<ReadFault>,
 }
 
-/// Why an order of reading ended.
+/// Why a read order ended early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadFault {
-    /// The bytes did not come.
+    /// The bytes could not be fetched.
     #[error("{name}: {source}")]
     Bytes {
-        /// Of which object.
+        /// The object.
         name: String,
-        /// Why.
+        /// The cause.
         source: SourceError,
     },
-    /// They are not what they should be.
+    /// The records are not as they should be.
     #[error(transparent)]
     Records(#[from] batch::Error),
 }
@@ -196,9 +195,9 @@ pub(super) enum ReadFault {
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_field_names)] // units last, as everywhere
 pub(super) struct Limits {
-    /// The most that may come of an order.
+    /// The most output of one order.
     pub chunk_bytes: u64,
-    /// The buffer that a decoder may count on.
+    /// The buffer size that a decoder assumes.
     pub decoder_bytes: u64,
     /// The memory of the whole job.
     pub memory_bytes: u64,
@@ -219,7 +218,7 @@ pub(super) struct InputReader {
     limits: Limits,
 }
 
-/// An order goes on, or is done as far as it can be.
+/// `Continue`, or `Break` if the order is done as far as is possible.
 type Step = ControlFlow<()>;
 
 impl InputReader {
@@ -234,8 +233,8 @@ impl InputReader {
         Self { context, records, blobs, queues, open, owed, open_before, last: None, limits }
     }
 
-    /// The objects that are open, with the records that were taken of each, and the checksum of those that were split
-    /// and not taken.
+    /// The open objects, with the number of records taken from each, and the checksum of records that were split and
+    /// not taken.
     pub fn open_inputs(&self) -> Result<(OpenInputs, MultisetChecksum), batch::Error> {
         let mut pending = MultisetChecksum::default();
         for (_, piece) in self.open.values().flat_map(|open| &open.pending) {
@@ -244,18 +243,18 @@ impl InputReader {
         let queued = self.queues.values().flatten().map(|input| input.version);
         let mut open: OpenInputs =
             queued.filter_map(|version| Some((version, *self.open_before.get(&version)?))).collect();
-        // One that is still being passed over stands where it stood.
+        // An object that is still skipping records is where it was before.
         open.extend(self.open.values().map(|open| (open.input.version, open.taken + open.skip)));
         open.retain(|_, records| *records > 0);
         Ok((open, pending))
     }
 
-    /// Ends what it has in service: something else is done in the class now, perhaps for long.
+    /// Ends its operation in service: the class does something else now, perhaps for a long time.
     pub fn rest(&mut self) {
         self.blobs.close();
     }
 
-    /// Reads on `group`, about `bytes` of input, into `buffer`.
+    /// Reads about `bytes` of input on `group` into `buffer`.
     pub async fn read(&mut self, group: GroupId, bytes: u64, buffer: &Mutex<PartitionBuffer>) -> Done {
         if self.last.replace(group) != Some(group) {
             self.blobs.close();
@@ -330,13 +329,13 @@ impl InputReader {
         Ok(Step::Continue(()))
     }
 
-    /// Gives the decoder of the group's object what it asks for.
+    /// Gives the decoder of the group's object the bytes that it asks for.
     async fn ask(&mut self, group: GroupId, budget: u64, done: &mut Done) -> Result<Step, ReadFault> {
         let Some(open) = self.open.get_mut(&group) else { return Ok(Step::Break(())) };
         let need = open.decoder.next().map_err(|error| error.at(&open.name, open.decoder.records_before()))?;
         let Need::Bytes(range) = need else { unreachable!("a decoder that is not busy asks for bytes") };
-        // The bytes given before are in the buffer now, unless they are a part of a row group: that is read to its end,
-        // so that no other object of the class takes memory meanwhile.
+        // The bytes given before are in the buffer now, unless they are part of a row group. A row group is read to its
+        // end, so that no other object of the class takes memory meanwhile.
         assert!(open.reported <= open.given && open.given <= open.input.bytes, "no more is reported than was read");
         let finished = open.given - open.reported;
         if finished > 0 && open.decoder.held_bytes() == 0 {
@@ -360,7 +359,7 @@ impl InputReader {
         Ok(Step::Continue(()))
     }
 
-    /// Takes what the decoder of `busy`'s object has, a batch at a time, for an order on `group`.
+    /// Takes records from the decoder of `busy`'s object, one batch at a time, for an order on `group`.
     async fn drain(
         &mut self,
         busy: GroupId,
@@ -420,7 +419,7 @@ impl InputReader {
         }
     }
 
-    /// Puts pieces into the buffer, if the chunk limit allows it; if not, the order has done enough.
+    /// Puts pieces into the buffer if the chunk limit allows it; otherwise the order has done enough.
     fn deposit(
         &self,
         open: &mut OpenInput,
@@ -446,7 +445,7 @@ impl InputReader {
     }
 }
 
-/// Quarantines an object that cannot be read and will be no better the next time: no other job begins with it.
+/// Quarantines an object that a retry would not make readable, so that no other job begins with it.
 async fn quarantine_source(context: &Context, bucket: &str, input: &Input, error: &SourceError) {
     let reason = match error {
         SourceError::Staged(error) if quarantine::blames_file(error) => error.to_string(),
@@ -460,8 +459,8 @@ async fn quarantine_source(context: &Context, bucket: &str, input: &Input, error
 }
 
 impl OpenInput {
-    /// The bytes `range` of the object. What lies behind it in its blob is read along up to `ahead`, if it is what will
-    /// be asked for next: a decoder that begins at the end of its object jumps back.
+    /// The bytes `range` of the object. The bytes after it in its blob are read along up to `ahead`, if they will be
+    /// asked for next: a decoder that begins at the end of its object jumps back.
     async fn fetch(&mut self, blobs: &mut BlobReader, range: Range<u64>, ahead: u64) -> Result<Bytes, SourceError> {
         let goes_on = [0, self.fetched_to].into_iter().any(|from| (from..=from + GAP_BYTES).contains(&range.start));
         let ahead = if goes_on { ahead } else { 0 };

@@ -1,10 +1,9 @@
-//! The requests and reports of a repartition: as JSON, between server and command line, and in the
-//! catalog.
+//! The requests and reports of a repartition, as JSON: between server and command line, and in the catalog.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A place of objects: a bucket and what their keys begin with.
+/// A place of objects: a bucket and a prefix of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The bucket.
@@ -24,33 +23,33 @@ impl fmt::Display for Place {
 pub struct Request {
     /// The objects to read.
     pub from: Place,
-    /// Where to write.
+    /// The place to write to.
     pub to: Place,
     /// The key of a record's partition: `hash(a, b)`, `range(column, v1, ...)`, `value(column)`.
     pub by: String,
-    /// How many partitions, where `by` does not say.
+    /// The number of partitions, if `by` does not determine it.
     pub partitions: Option<u64>,
-    /// How much may be buffered, in bytes.
+    /// The memory for buffered records, in bytes.
     pub memory_bytes: u64,
-    /// The columns that are kept; all of them, if none are named.
+    /// The columns to keep; all if `None`.
     pub columns: Option<Vec<String>>,
-    /// Patterns of the keys below the prefix that are no part of the input, beside Spark's files without records.
+    /// Patterns of keys below the prefix that are excluded from the input, beside Spark's files without records.
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// Which records are kept; all of them, if nothing is said.
+    /// The filter for the records to keep; all if `None`.
     pub filter: Option<String>,
-    /// The size of the objects that are written, in bytes, at most; chosen, if nothing is said.
+    /// The maximum size of the output objects, in bytes; chosen by the server if `None`.
     pub object_bytes: Option<u64>,
-    /// The format of the objects, if their names do not say it.
+    /// The format of the objects, if their names do not show it.
     pub format: Option<String>,
-    /// The strategy to follow to the end; the cheapest, if nothing is said.
+    /// The strategy to follow to the end; the cheapest if `None`.
     pub strategy: Option<String>,
-    /// Millionths of a byte of output for each byte of input, both as they are stored; measured, if nothing is said.
+    /// Output in millionths of a byte per byte of input, both as stored; measured if `None`.
     #[serde(default)]
     pub alpha_millionths: Option<u64>,
-    /// Whether the input that was read is removed once the output is published.
+    /// True if the input that was read is removed once the output is published.
     pub remove_input: bool,
-    /// Whether to forecast, and do nothing.
+    /// True if the job is only forecast.
     pub dry_run: bool,
 }
 
@@ -59,29 +58,28 @@ pub struct Request {
 pub struct Forecast {
     /// The strategy.
     pub strategy: String,
-    /// Hours of modelled time from the first byte to the last, in the class that takes longest; waiting for starts is
-    /// not part of them.
+    /// Hours of modelled time from the first byte to the last, in the slowest class, without waiting for starts.
     pub hours: f64,
-    /// The same with waiting for the next day whenever a drive has had its starts of one.
+    /// The same, with waiting for the next day when a drive has used up its starts of the day.
     pub hours_with_budget: f64,
-    /// How often the drives are started that are started most often.
+    /// The most starts of any drive.
     pub starts_per_drive: u64,
-    /// The part of them in which groups are woken.
+    /// The part of `hours` in which groups are woken.
     pub switching_hours: f64,
-    /// How often a group is woken.
+    /// Number of group wakes.
     pub switches: u64,
     /// Bytes read: input, and offloaded runs.
     pub bytes_read: u64,
     /// Bytes written: output, and offloaded runs.
     pub bytes_written: u64,
-    /// Those of offloaded runs.
+    /// Bytes written in offloaded runs.
     #[serde(default)]
     pub bytes_offloaded: u64,
     /// Energy of the drives beyond standby.
     pub kwh: f64,
-    /// The most that lies in any one group beyond what lies there now.
+    /// The most that any group stores beyond its present contents.
     pub peak_extra_bytes: u64,
-    /// Whether that fits.
+    /// True if that fits.
     pub fits: bool,
 }
 
@@ -90,24 +88,24 @@ pub struct Forecast {
 pub struct Figure {
     /// Its value.
     pub value: f64,
-    /// `given` by the request, `sampled` from the input, or `assumed` of the format.
+    /// `given` by the request, `sampled` from the input, or `assumed` from the format.
     pub from: String,
 }
 
 /// A sample of the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Objects that were looked at.
+    /// Objects sampled.
     pub objects: u64,
-    /// Places in them.
+    /// Places sampled in them.
     pub places: u64,
-    /// The bytes of the input that its records lie in.
+    /// Bytes of input that hold the sampled records.
     pub input_bytes: u64,
     /// Records.
     pub records: u64,
-    /// Those of them that are kept.
+    /// Records that are kept.
     pub kept_records: u64,
-    /// The memory that these take, in the columns that are kept.
+    /// The memory of the kept records, in the kept columns.
     pub buffered_bytes: u64,
     /// The bytes that they are encoded as.
     pub output_bytes: u64,
@@ -119,9 +117,9 @@ pub struct Sample {
 /// The processor's work on a sample: bytes, and the modelled time that each kind took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worked {
-    /// Input, as it is stored, that was decoded.
+    /// Input, as stored, that was decoded.
     pub decoded: Pace,
-    /// Input, as it is stored, that was filtered and split.
+    /// Input, as stored, that was filtered and split.
     pub split: Pace,
     /// Bytes of the buffer that were encoded as output.
     pub encoded: Pace,
@@ -138,16 +136,16 @@ pub struct Pace {
     pub ns: u64,
 }
 
-/// The rates that a plan expects of a class's processor, in bytes for each second of modelled time.
+/// The expected rates of a class's processor, in bytes per second of modelled time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessorRates {
-    /// Input, as it is stored, that is decoded, filtered and split.
+    /// Input, as stored, that is decoded, filtered and split.
     pub split_bytes_per_s: u64,
     /// Bytes of the buffer that are encoded as output.
     pub encode_bytes_per_s: u64,
     /// Bytes of the buffer that are made a run, or taken out of one.
     pub run_bytes_per_s: u64,
-    /// `sampled` from the input, or `assumed` of the format.
+    /// `sampled` from the input, or `assumed` from the format.
     pub from: String,
 }
 
@@ -156,9 +154,9 @@ pub struct ProcessorRates {
 pub struct ClassPlan {
     /// The class.
     pub class: u32,
-    /// Its groups that hold input or get output.
+    /// Its groups that store input or receive output.
     pub groups: Vec<u32>,
-    /// The input that lies in it.
+    /// The input that it stores.
     pub input_bytes: u64,
 }
 
@@ -169,28 +167,28 @@ pub struct Plan {
     pub objects: u64,
     /// Their bytes.
     pub input_bytes: u64,
-    /// Those of them that still lie in the workshop.
+    /// Those of them that are still in the workshop.
     pub workshop_bytes: u64,
     /// Their format.
     pub format: String,
-    /// Bytes of output over bytes of input, both as they are stored: what is written.
+    /// Bytes of output per byte of input, both as stored: the amount written.
     #[serde(default)]
     pub alpha: Figure,
-    /// Bytes in the buffer over the same records' bytes as they are stored: what fills the buffer.
+    /// Bytes in the buffer per stored byte of the same records: the amount buffered.
     #[serde(default)]
     pub expansion: Figure,
-    /// How fast records are worked on.
+    /// The speed at which records are processed.
     #[serde(default)]
     pub processor: ProcessorRates,
     /// The sample that was taken, if one was.
     #[serde(default)]
     pub sample: Option<Sample>,
-    /// The output that is expected, in bytes as they are stored.
+    /// The expected output, in bytes as stored.
     #[serde(default)]
     pub output_bytes: u64,
-    /// Starts that a drive has on a day for work that nobody waits for.
+    /// Starts that each drive has per day for background work.
     pub starts_per_day: u32,
-    /// Starts in its whole life that the drives are rated for; 0 if that is not known.
+    /// Starts in its lifetime that a drive is rated for; 0 if unknown.
     #[serde(default)]
     pub rated_starts: u32,
     /// Partitions, at most.
@@ -201,13 +199,13 @@ pub struct Plan {
     pub forecasts: Vec<Forecast>,
     /// The strategy to begin with.
     pub chosen: String,
-    /// The most memory that the server takes for it, what was given and everything beside.
+    /// The most memory that the server takes for the job: the given amount and everything beside it.
     #[serde(default)]
     pub memory_bytes_most: u64,
-    /// And as much more for each column of Parquet that is read.
+    /// Additional memory for each column of Parquet that is read.
     #[serde(default)]
     pub column_bytes_most: u64,
-    /// Warnings before the job is begun, in words.
+    /// Warnings before the job starts, in words.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
@@ -230,17 +228,17 @@ pub struct Progress {
     pub checkpoints: u64,
     /// Bytes of output objects that are written.
     pub output_bytes: u64,
-    /// How many those are.
+    /// Number of output objects that are written.
     pub output_objects: u64,
     /// Objects of the input that were deleted or overwritten before they were read.
     pub lost_objects: u64,
-    /// Between 0 and 1.
+    /// The part that is done, between 0 and 1.
     pub done: f64,
-    /// Seconds of wall time that are left.
+    /// Remaining seconds of wall time.
     pub left_s: f64,
-    /// The strategy, of each class where they differ.
+    /// The strategy; several if the classes differ.
     pub strategy: String,
-    /// The reason for which it waits, if it does.
+    /// Why the job waits; empty if it does not.
     pub waits: String,
 }
 
@@ -249,7 +247,7 @@ pub struct Progress {
 pub struct Outcome {
     /// The strategy it ended with.
     pub strategy: String,
-    /// How often it was changed.
+    /// Number of strategy changes.
     pub strategy_changes: u32,
     /// Hours of modelled time from the first order to the last.
     pub hours: f64,
@@ -257,22 +255,22 @@ pub struct Outcome {
     pub reading_hours: f64,
     /// Hours in which writes were in service, over all classes.
     pub writing_hours: f64,
-    /// Hours in which what was written was read back, over all classes.
+    /// Hours in which written data was read back, over all classes.
     pub verifying_hours: f64,
-    /// Hours in which a class that worked had no group ready, over all classes.
+    /// Hours in which a working class had no group ready, over all classes.
     pub switching_hours: f64,
     /// Hours in which a class waited for starts of the next day, for drives or for room, over all classes.
     pub waiting_hours: f64,
-    /// Hours in which the processor worked on records, over all classes, whatever else was done meanwhile.
+    /// Hours in which the processor worked on records, over all classes, whether or not other work was in service.
     #[serde(default)]
     pub processing_hours: f64,
-    /// Groups that the rack woke for its background meanwhile, as it counts them.
+    /// Groups that the rack woke for background work during the job.
     pub switches: u64,
-    /// Groups that it woke for others.
+    /// Groups that it woke for other work.
     pub other_switches: u64,
-    /// Bytes that were read of the input.
+    /// Bytes of input that were read.
     pub input_bytes: u64,
-    /// Those of them that were read before the checkpoint that it went on from last.
+    /// Those that were read before the checkpoint from which the job resumed last.
     #[serde(default)]
     pub input_bytes_before: u64,
     /// Bytes of offloaded runs that were written and read back.
@@ -288,11 +286,11 @@ pub struct Outcome {
     /// Checkpoints that were taken.
     #[serde(default)]
     pub checkpoints: u64,
-    /// Records of the output: as many as passed the filter.
+    /// Records of the output: all that passed the filter.
     pub rows: u64,
-    /// The checksum of all records, in hexadecimal; input and output agree in it.
+    /// The checksum of all records, in hexadecimal; it is the same for input and output.
     pub tally: String,
-    /// The most that was buffered.
+    /// The most bytes buffered.
     pub peak_buffered_bytes: u64,
 }
 
@@ -303,11 +301,11 @@ pub struct JobReport {
     pub job: u64,
     /// `planned`, `waiting`, `running`, `paused`, `publishing`, `removing`, `done`, `cancelled` or `failed`.
     pub state: String,
-    /// When it was asked for, in milliseconds of the Unix epoch.
+    /// When it was requested, in milliseconds of the Unix epoch.
     pub created_ms: u64,
-    /// When it was over.
+    /// When it ended.
     pub ended_ms: Option<u64>,
-    /// Why it failed or does not go on.
+    /// Why it failed, or why it does not continue.
     pub reason: String,
     /// The request.
     pub request: Request,
@@ -325,14 +323,14 @@ pub struct JobReport {
 pub(super) struct Kept {
     pub plan: Option<Plan>,
     pub outcome: Option<Outcome>,
-    /// The bucket to publish to, as it was when the job was asked for: another one of that name is not meant.
+    /// The bucket to publish to, as of the request; a later bucket of the same name is a different one.
     pub target: Option<catalog::Bucket>,
-    /// How often in a row the server ended while it worked on this, without having been asked to.
+    /// Number of times in a row that the server ended unrequested while it worked on this job.
     pub interruptions: u32,
-    /// The serial number of its checkpoint when it was interrupted last.
+    /// The serial number of its checkpoint at the last interruption.
     pub interrupted_at: u64,
-    /// Whether it has had its turn, and the server was not asked to end since.
+    /// True if it has had its turn, and no server was asked to end since.
     pub works: bool,
-    /// Whether it was cancelled, and is rolled back.
+    /// True if it was cancelled, and is being rolled back.
     pub cancelled: bool,
 }

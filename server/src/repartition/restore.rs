@@ -1,9 +1,10 @@
-//! Saves how far a job is, and has a job find back to it.
+//! Saves the progress of a job, and restores it.
 //!
-//! A job that goes on removes what was written behind its checkpoint, and reads on. What was refilled since the last
-//! checkpoint is therefore only removed with the next. If anything is not as the checkpoint says, the job begins anew.
+//! A job that resumes removes what was written after its checkpoint, and continues to read. Runs that were refilled
+//! since the last checkpoint are therefore removed only with the next one. If anything differs from the checkpoint, the
+//! job restarts.
 //!
-//! Invariant: a job goes on from a checkpoint as a whole or not at all.
+//! Invariant: a job resumes from a checkpoint completely or not at all.
 
 use super::checkpoint::{Checkpoint, OpenInputs, RunNote, VERSION};
 use super::job_work::JobWork;
@@ -17,15 +18,15 @@ use model::GroupId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Objects that are looked up at once.
+/// Objects looked up at once.
 const PAGE: usize = 1_000;
 
-/// Why a checkpoint is of no use.
+/// Why a checkpoint is useless.
 type Useless = &'static str;
 
 impl Jobs {
-    /// The checkpoint that a job goes on from; what it wrote behind it is removed. If there is none, or one that is of
-    /// no use, everything is removed, and the job begins anew.
+    /// The checkpoint from which a job resumes; removes what was written after it. Without a usable checkpoint, removes
+    /// everything, and the job restarts.
     pub(super) async fn restore(&self, job: u64) -> Result<Option<Resume>, CatalogError> {
         let Some(saved) = self.context.catalog.checkpoint(job).await? else {
             self.roll_back(job).await?;
@@ -43,7 +44,7 @@ impl Jobs {
         }
     }
 
-    /// Removes whatever a job has written, its checkpoint as well.
+    /// Removes everything that a job has written, with its checkpoint.
     pub(super) async fn begin_anew(&self, job: u64, useless: &str) -> Result<(), CatalogError> {
         tracing::warn!(job, useless, "a repartition begins anew, since its checkpoint is of no use");
         self.roll_back(job).await
@@ -82,8 +83,8 @@ impl Jobs {
         Ok(Ok(Resume { serial, checkpoint, read, runs }))
     }
 
-    /// Removes what was written behind a checkpoint, or was refilled before it; returns the keys of the rest, and their
-    /// notes.
+    /// Removes what was written after a checkpoint, or was refilled before it; returns the keys of the other objects,
+    /// and their notes.
     async fn remove_behind(&self, job: u64, checkpoint: &Checkpoint) -> Result<Vec<(String, String)>, CatalogError> {
         let refilled: BTreeSet<u64> = checkpoint.refilled.iter().copied().collect();
         let (mut kept, mut start_after) = (Vec::new(), None);
@@ -110,7 +111,7 @@ impl Jobs {
         }
     }
 
-    /// The runs among these objects; `None` if one of them is not whole.
+    /// The runs among these objects; `None` if one of them is incomplete.
     async fn runs(
         &self,
         job: u64,
@@ -131,7 +132,7 @@ impl Jobs {
         Ok(Some(runs))
     }
 
-    /// The run of these members, if they are all of it and lie in one blob.
+    /// The run of these members; `None` unless they are complete and in one blob.
     async fn run(&self, number: u64, members: Vec<(String, RunNote)>) -> Result<Option<OffloadedRun>, CatalogError> {
         let note = members[0].1.clone();
         let at: Vec<_> = members.iter().map(|(key, _)| (HIDDEN_BUCKET, key.as_str())).collect();
@@ -159,16 +160,16 @@ impl Jobs {
     }
 }
 
-/// The number of the run that an object of the hidden bucket is a member of.
+/// The number of the run to which an object of the hidden bucket belongs.
 fn number_of_run(job: u64, key: &str) -> Option<u64> {
     key.strip_prefix(&run_prefix(job))?.split('/').next()?.parse().ok()
 }
 
 impl JobWork {
-    /// Makes durable how far the job is, with these objects of the input open. Nothing is buffered, nothing under way.
+    /// Makes the progress of the job durable, with these objects of the input open. Nothing is buffered or under way.
     ///
     /// # Errors
-    /// Why that is not done, in words; nothing has changed then.
+    /// Why that failed, in words; nothing has changed then.
     pub async fn checkpoint(&self, open: &OpenInputs, pending: MultisetChecksum) -> Result<(), String> {
         let catalog = &self.context.catalog;
         let objects_below = catalog.next_version_id().await.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! A checkpoint that a job goes on from, with everything that it counts on.
+//! A checkpoint from which a job resumes, with everything that it counts on.
 
 use super::checkpoint::{Checkpoint, OpenInputs};
 use super::input::ReadInput;
@@ -8,7 +8,7 @@ use engine::repartition::Offloaded;
 use model::GroupId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A checkpoint that a job can go on from.
+/// A checkpoint from which a job can resume.
 #[derive(Debug)]
 pub(super) struct Resume {
     pub serial: u64,
@@ -18,7 +18,7 @@ pub(super) struct Resume {
 }
 
 impl Resume {
-    /// The runs that lie offloaded, for the engine.
+    /// The offloaded runs, for the engine.
     pub fn offloaded(&self) -> Vec<Offloaded> {
         let of = |((on, target), runs): (&(GroupId, GroupId), &Vec<OffloadedRun>)| {
             let bytes = runs.iter().map(|run| run.counted).sum();

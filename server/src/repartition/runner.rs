@@ -1,6 +1,6 @@
-//! A job at work: the engine orders steps, each class carries out its own, and what came of them is reported.
+//! A job at work: the engine orders steps, each class carries out its own, and their results are reported.
 //!
-//! Invariant: a step that was begun is reported, whatever happens, so that nothing is committed behind a rollback.
+//! Invariant: a step that was started is always reported, so that nothing is committed after a rollback.
 
 use super::checkpoint::OpenInputs;
 use super::class_steps::ClassSteps;
@@ -22,20 +22,20 @@ use std::sync::Arc;
 pub(super) enum JobEnded {
     /// It was cancelled.
     Cancelled,
-    /// The server is about to end: it goes on with the next one.
+    /// The server is about to end; the job continues with the next one.
     Closing,
-    /// It cannot be done.
+    /// It cannot be completed, for this reason.
     Failed(String),
 }
 
 impl JobEnded {
-    /// It failed for a reason, or else the world has ended.
+    /// Failed for this reason; without one, the world has ended.
     pub fn of(failed: Option<String>) -> Self {
         failed.map_or(Self::Closing, Self::Failed)
     }
 }
 
-/// The reason of a job that failed in a way that must not be.
+/// The reason of a job that failed because of a bug.
 pub(super) const BROKEN: &str = "it failed in a way that must not be; please report this";
 
 /// Waits for the turn of a job.
@@ -61,7 +61,7 @@ pub(super) async fn ended(actions: &mut JobActions) -> JobEnded {
     }
 }
 
-/// Carries out what the engine orders until the job ends: everything is read, partitioned and written; nothing is
+/// Carries out the engine's orders until the job ends: everything is read, partitioned and written, and nothing is
 /// published.
 pub(super) async fn run(
     work: &Arc<JobWork>,
@@ -108,7 +108,7 @@ pub(super) async fn run(
     }
 }
 
-/// Makes durable how far the job is; whether that is done. `open` is what the classes have open.
+/// Makes the progress of the job durable; true if that succeeded. `open` is the open input of the classes.
 async fn checkpoint(work: &JobWork, open: Result<OpenNow, batch::Error>) -> bool {
     let saved = match open {
         Ok((open, pending)) => work.checkpoint(&open, pending).await,
@@ -120,7 +120,7 @@ async fn checkpoint(work: &JobWork, open: Result<OpenNow, batch::Error>) -> bool
     saved.is_ok()
 }
 
-/// Objects of the input that are open, and the checksum of records of them that were split and not taken.
+/// Open objects of the input, and the checksum of their records that were split and not taken.
 type OpenNow = (OpenInputs, MultisetChecksum);
 
 fn open_now(idle: &BTreeMap<ClassId, ClassSteps>) -> Result<OpenNow, batch::Error> {
@@ -133,7 +133,7 @@ fn open_now(idle: &BTreeMap<ClassId, ClassSteps>) -> Result<OpenNow, batch::Erro
     Ok((open, pending))
 }
 
-/// The executor of each class's steps.
+/// The executors of the classes' steps.
 fn classes(
     work: &Arc<JobWork>,
     spec: &JobSpec,
@@ -148,8 +148,8 @@ fn classes(
     classes
 }
 
-/// Carries out a step; returns what is to be reported of it. The class is gone if that failed in a way that must not
-/// be; the others go on until their steps have ended.
+/// Carries out a step; returns its result for the engine. A class whose step panicked is gone; the others continue
+/// until their steps have ended.
 async fn perform(
     work: Arc<JobWork>,
     mut steps: ClassSteps,

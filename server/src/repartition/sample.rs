@@ -1,17 +1,16 @@
-//! A sample of the input: what is to be done is done to some records, and what comes of them is measured, so that a
-//! plan is made neither for columns that nobody has nor for an output that never comes.
+//! A sample of the input: some records are processed as the job would process all of them, and the results are
+//! measured. So no plan is made for columns that do not exist, or for output that cannot be written.
 //!
-//! Which objects: what lies in the workshop, then what lies on a group that is awake; else one group wakes. With a
-//! filter, records of several groups are looked at, since those that it keeps may lie together. Objects lie evenly in
-//! their group, and places evenly in their object: the first records, and then pieces that begin at the next line or
-//! record, or row groups of Parquet.
+//! Choice of objects: input in the workshop, else input on a group that is awake; else one group wakes. With a filter,
+//! several groups are sampled, since the records that it keeps may be stored together. Objects are evenly spaced in
+//! their group, and places in their object: the first records, and then pieces that begin at the next line or record,
+//! or row groups of Parquet.
 //!
-//! Records go through the job's own decoder, filter, partitioner and encoder, and it is measured how long that takes.
-//! Only the first place of an object is believed to be whole: elsewhere a line may begin within a quoted field, and
-//! what cannot be read there is left out.
+//! Records pass through the job's own decoder, filter, partitioner and encoder, and the time is measured. Only the
+//! first place of an object is known to be whole. Elsewhere a line may begin within a quoted field, so records that
+//! cannot be read there are left out.
 //!
-//! Memory: a batch, the kept records of [`KEPT_BYTES`], their copy and what they are encoded as; of Parquet a row
-//! group.
+//! Memory: a batch, kept records of [`KEPT_BYTES`], their copy and their encoding; for Parquet also a row group.
 
 use super::input::Input;
 use super::report::{Pace, Sample};
@@ -30,35 +29,35 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Objects that are looked at, over all groups.
+/// Objects sampled, over all groups.
 const OBJECTS: usize = 8;
-/// Groups that are looked at if there is a filter.
+/// Groups sampled if there is a filter.
 const GROUPS: usize = 4;
 /// Places in an object.
 const PLACES: usize = 4;
-/// The length of a place in an object of records that follow one another; of Parquet that of its records in memory.
+/// The length of a place in an object of consecutive records; for Parquet, of its records in memory.
 const PLACE_BYTES: u64 = 256 << 10;
-/// Objects of no more than so many bytes are looked at as a whole.
+/// Objects of at most this size are sampled as a whole.
 const WHOLE_BYTES: u64 = 2 * PLACES as u64 * PLACE_BYTES;
-/// Records that are kept, in bytes of memory, before they are encoded together.
+/// Memory of kept records, in bytes, before they are encoded together.
 const KEPT_BYTES: u64 = 8 << 20;
 
-/// The input to be sampled, and the world and priority to read it by.
+/// The input to sample, and the world and priority by which to read it.
 pub(super) struct Sampling<'a> {
     pub context: &'a Context,
     pub world: &'a WorldHandle,
-    /// That of the reads.
+    /// The priority of the reads.
     pub priority: PriorityClass,
     /// The bucket of the input.
     pub bucket: &'a str,
     pub spec: &'a Spec,
-    /// The buffer that a decoder may count on.
+    /// The buffer size that a decoder assumes.
     pub decoder_bytes: u64,
     pub by_group: &'a BTreeMap<GroupId, Vec<Input>>,
     pub workshop: &'a [Input],
 }
 
-/// A sample, if any object could be read, and a warning of what it does not decide.
+/// A sample, if any object could be read, and a warning about what it leaves open.
 pub(super) type Sampled = (Option<Sample>, Option<String>);
 
 impl Sampling<'_> {
@@ -98,7 +97,7 @@ impl Sampling<'_> {
         Ok((sample, missing.or(unread)))
     }
 
-    /// Looks at an object, in several places.
+    /// Samples an object, in several places.
     async fn look(
         &self,
         input: &Input,
@@ -124,7 +123,7 @@ impl Sampling<'_> {
                 let piece = self.piece(input, place, &mut opened.source, blobs).await.map_err(SampleFault::Bytes)?;
                 let Some(piece) = whole_records(self.spec.format, &header, &piece) else { continue };
                 let decoder = Decoder::open(self.spec, piece.len() as u64, self.decoder_bytes);
-                // It may begin within a field.
+                // It may begin within a field, so errors are ignored.
                 let _ = self.read(decoder, SampleSource::Piece(piece), u64::MAX, measured).await;
             }
             measured.sample.places += 1;
@@ -132,7 +131,7 @@ impl Sampling<'_> {
         Ok(())
     }
 
-    /// Decodes until about `most` bytes of input were read, or there are no more; whether there were any records.
+    /// Decodes about `most` bytes of input, or all of it; true if there were any records.
     async fn read(
         &self,
         mut decoder: Decoder,
@@ -180,7 +179,7 @@ impl Sampling<'_> {
         }
     }
 
-    /// The first records of a batch of some format of rows, about so many bytes: no place counts for more than others
+    /// The first records of a batch of a row format, about `most` bytes: no place shall count for more than others
     /// because more was read there.
     fn first_of(&self, batch: RecordBatch, most: u64) -> RecordBatch {
         let stored = stored_bytes(self.spec.format, &batch, None);
@@ -191,7 +190,7 @@ impl Sampling<'_> {
         batch.slice(0, rows.max(1))
     }
 
-    /// The bytes of a place behind the first.
+    /// The bytes of a place after the first.
     async fn piece(
         &self,
         input: &Input,
@@ -210,7 +209,7 @@ impl Sampling<'_> {
         source.fetch(blobs, begin..end, 0).await
     }
 
-    /// The objects to look at.
+    /// The objects to sample.
     async fn chosen(&self) -> Vec<&Input> {
         let groups: Vec<GroupId> = self.by_group.keys().copied().collect();
         let wanted = groups.clone();
@@ -238,13 +237,13 @@ impl Sampling<'_> {
     }
 }
 
-/// At most `count` of these, which lie evenly among them, the first and the last included.
+/// At most `count` evenly spaced elements, the first and the last included.
 fn evenly<T>(all: &[T], count: usize) -> impl Iterator<Item = &T> {
     let count = count.min(all.len());
     (0..count).map(move |at| &all[at * (all.len() - 1) / (count - 1).max(1)])
 }
 
-/// Where a decoder's bytes come from.
+/// The source of a decoder's bytes.
 enum SampleSource<'a> {
     Object { name: &'a str, source: &'a mut InputSource, blobs: &'a mut BlobReader },
     Piece(Bytes),
@@ -264,21 +263,21 @@ impl SampleSource<'_> {
     }
 }
 
-/// Why an object is not looked at any further.
+/// Why sampling of an object ended.
 enum SampleFault {
-    /// Its bytes did not come.
+    /// Its bytes could not be fetched.
     Bytes(SourceError),
-    /// Its records are not what they should be, in words.
+    /// Its records are not as they should be, in words.
     Records(String),
 }
 
-/// The header line of a CSV, with its end.
+/// The header line of a CSV, with its newline.
 fn header_of(format: Format, schema: &Schema) -> Bytes {
     let lines = schema.metadata().values().filter(|_| format == Format::Csv);
     lines.flat_map(|line| [line.as_str(), "\n"]).collect::<String>().into()
 }
 
-/// The records that are whole in a piece of an object, behind their header.
+/// The whole records of a piece of an object, after their header.
 fn whole_records(format: Format, header: &Bytes, piece: &Bytes) -> Option<Bytes> {
     if matches!(format, Format::Fixed { .. }) {
         return Some(piece.clone());
@@ -290,7 +289,7 @@ fn whole_records(format: Format, header: &Bytes, piece: &Bytes) -> Option<Bytes>
     Some(whole.freeze()).filter(|_| end > begin)
 }
 
-/// The bytes of the object that a batch was decoded from.
+/// Number of stored bytes from which a batch was decoded.
 fn stored_bytes(format: Format, batch: &RecordBatch, row_bytes: Option<f64>) -> u64 {
     let rows = batch.num_rows() as u64;
     match format {
@@ -305,14 +304,14 @@ fn stored_bytes(format: Format, batch: &RecordBatch, row_bytes: Option<f64>) -> 
     }
 }
 
-/// The length of an object, once its checksums are known.
+/// The length of an object; computes its checksums, since a job does so too.
 fn summed_bytes(object: Encoded) -> u64 {
     let bytes = object.bytes.len() as u64;
     drop(Summed::of(object));
     bytes
 }
 
-/// Makes a run of records, and takes them out of it again.
+/// Makes a run of records, and decodes it again.
 fn there_and_back(records: RecordBatch) -> Result<(), batch::Error> {
     let schema = records.schema();
     for run in Encoder::runs(&schema, vec![records], u64::MAX) {
@@ -336,7 +335,7 @@ impl Pace {
 struct SampleFigures {
     sample: Sample,
     partitioner: Option<Arc<Partitioner>>,
-    /// Kept records that are still to be encoded, by partition.
+    /// Kept records that are not yet encoded, by partition.
     kept: Vec<(usize, RecordBatch)>,
     held_bytes: u64,
     /// The name of the first object.
@@ -344,7 +343,7 @@ struct SampleFigures {
 }
 
 impl SampleFigures {
-    /// The schema of an object is known: it must have the columns that are wanted.
+    /// Checks the schema of an object: it must have the columns that the job needs.
     fn meet(&mut self, spec: &Spec, schema: &Schema) -> Result<(), batch::Error> {
         if self.partitioner.is_none() {
             self.partitioner = Some(Arc::new(Partitioner::new(spec, schema)?));
@@ -352,12 +351,12 @@ impl SampleFigures {
         Ok(())
     }
 
-    /// Splits a batch that stands for so many bytes of input.
+    /// Splits a batch that stands for `stored_bytes` of input.
     async fn take(&mut self, context: &Context, batch: RecordBatch, stored_bytes: u64) -> Result<(), batch::Error> {
         let Some(partitioner) = self.partitioner.clone() else { return Ok(()) };
         let rows = batch.num_rows() as u64;
         let Context { processor, clock, .. } = context;
-        // A processor that is modelled has done all of it with the decoding.
+        // The modelled processor has accounted for this in the decoding.
         let (pieces, took) = processor.work(&**clock, move || partitioner.split(&batch), |_| 0).await;
         let pieces = pieces?;
         self.sample.worked.split.add(stored_bytes, took);
@@ -368,7 +367,7 @@ impl SampleFigures {
         Ok(())
     }
 
-    /// Encodes what was kept, partition by partition, as one object.
+    /// Encodes the kept records, partition by partition, as one object.
     async fn flush(&mut self, sampling: &Sampling<'_>) -> Result<(), batch::Error> {
         let mut kept = std::mem::take(&mut self.kept);
         self.held_bytes = 0;
@@ -403,14 +402,14 @@ impl SampleFigures {
         Ok(())
     }
 
-    /// The sample, with all that was kept encoded.
+    /// The sample, with all kept records encoded.
     async fn encode(mut self, sampling: &Sampling<'_>) -> Result<Sample, batch::Error> {
         self.flush(sampling).await?;
         assert!(self.sample.kept_records <= self.sample.records, "no more is kept than was looked at");
         Ok(self.sample)
     }
 
-    /// A key of NDJSON that was in none of the records: it may be in others.
+    /// A warning about an NDJSON key that no sampled record has; other records may have it.
     fn missing_key(&self) -> Option<String> {
         match self.partitioner.as_ref()?.finish() {
             Err(error @ batch::Error::MissingColumn { .. }) => {

@@ -1,6 +1,6 @@
-//! The state that all jobs share, and the changes of their records in the catalog.
+//! The state that all jobs share, and the changes to their records in the catalog.
 //!
-//! Invariant: a job's state changes only by whoever holds its state lock.
+//! Invariant: only the holder of a job's state lock changes its state.
 
 use super::job_work::JobWork;
 use super::report::Kept;
@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How often a job goes on or begins anew by itself, without having come to another checkpoint, after a server that was
-/// not asked to end; perhaps it ended because of the job.
+/// Maximum number of times in a row that a job resumes or restarts by itself without a new checkpoint, after servers
+/// that ended unrequested, perhaps because of the job.
 const INTERRUPTIONS_MAX: u32 = 3;
 
 /// The context that all jobs share, and the jobs that have a task.
@@ -20,9 +20,9 @@ pub(super) struct Jobs {
     pub context: Context,
     pub world: WorldHandle,
     pub spec: RackSpec,
-    /// Jobs that have a task, and how far it is.
+    /// Jobs that have a task, and its state.
     pub running: Mutex<BTreeMap<u64, Task>>,
-    /// Held by whoever changes a job's state. One for each job since the server began.
+    /// State locks, one for each job used since the server started; held to change a job's state.
     locks: Mutex<BTreeMap<u64, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -38,18 +38,18 @@ pub(super) enum Task {
 }
 
 impl Jobs {
-    /// No job has a task yet.
+    /// Creates the state, without any task.
     pub fn new(context: Context, world: WorldHandle, spec: RackSpec) -> Self {
         Self { context, world, spec, running: Mutex::default(), locks: Mutex::default() }
     }
 
-    /// Locks a job's state: nobody else changes it meanwhile.
+    /// Locks a job's state against changes by others.
     pub async fn lock(&self, job: u64) -> tokio::sync::OwnedMutexGuard<()> {
         let lock = Arc::clone(self.locks.lock().entry(job).or_default());
         lock.lock_owned().await
     }
 
-    /// The server ends, and not because of this job.
+    /// Records that the server ends, and not because of this job.
     pub async fn not_its_doing(&self, job: Job) -> Result<(), CatalogError> {
         let undisturbed = |job: &Job| {
             let report = json(&Kept { interruptions: 0, works: false, ..kept(job) });
@@ -58,13 +58,13 @@ impl Jobs {
         self.enter(job, undisturbed).await.map(drop)
     }
 
-    /// A job that was to work when the server ended. It begins anew, unless it did work, and that has happened too
-    /// often.
+    /// Takes up a job that was running when the server ended. It stays running, unless it was at work and that has
+    /// happened too often; then it is paused.
     pub async fn interrupted(&self, job: Job) -> Result<Job, CatalogError> {
         if !kept(&job).works {
             return Ok(job);
         }
-        // With a new checkpoint it has come further than the last time.
+        // With a new checkpoint it has made progress since the last time.
         let serial = self.context.catalog.checkpoint(job.job).await?.map_or(0, |checkpoint| checkpoint.serial);
         let changed = |job: &Job| {
             let before = kept(job);
@@ -85,7 +85,7 @@ impl Jobs {
         self.enter(job, changed).await
     }
 
-    /// A job that the catalog keeps from going on waits for somebody who has it go on.
+    /// Pauses a job that cannot continue because of the catalog, until a user resumes it.
     pub async fn park(&self, job: Job, error: &CatalogError) {
         let number = job.job;
         let changed = |job: &Job| {
@@ -98,7 +98,7 @@ impl Jobs {
         }
     }
 
-    /// Changes what is remembered of a job, whatever its user has just changed.
+    /// Changes the record of a job, on top of any change that its user has just made.
     pub async fn enter(&self, mut job: Job, change: impl Fn(&Job) -> Job) -> Result<Job, CatalogError> {
         loop {
             job = self.context.catalog.job(job.job).await?.unwrap_or(job);
@@ -131,7 +131,7 @@ pub(super) fn name(state: JobState) -> &'static str {
     }
 }
 
-/// Our own reports can always be written.
+/// Serialises a report; the server's own types never fail.
 pub(super) fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

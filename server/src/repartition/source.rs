@@ -1,9 +1,9 @@
-//! The bytes of an object of the input, wherever it lies: ranges of its blob by reads of the background priority class,
-//! or of its files in the workshop.
+//! The bytes of an object of the input, wherever it is stored: ranges of its blob by reads of the background priority
+//! class, or of its files in the workshop.
 //!
-//! Invariants: an object that was opened can be read to its end, whoever deletes or migrates it meanwhile: its blob is
-//! held, or its files are. One stream of reads is open at a time. It is closed before anything else is done in the
-//! class: what it has in service would be in the way.
+//! Invariants: an object that was opened can be read to its end, even if it is deleted or migrated meanwhile, since its
+//! blob or its files are held. One stream of reads is open at a time. It is closed before the class does anything else,
+//! since its operation in service would be in the way.
 
 use super::input::{Input, find_version};
 use crate::world::{Context, MemoryReads};
@@ -16,29 +16,29 @@ use model::BlobId;
 use std::ops::Range;
 use workshop::{NamedSlot, ReadError, SlotHold, StagedReader};
 
-/// Bytes that are read and thrown away rather than begin another operation behind them.
+/// Gap up to which bytes are read and discarded rather than starting another operation after them.
 pub(super) const GAP_BYTES: u64 = 1 << 20;
-/// Times an object is looked up again because it has moved.
+/// Maximum number of lookups of an object that moves.
 const LOOKS: u32 = 8;
 
-/// Why bytes did not come.
+/// Why bytes could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
-    /// The rack does not give them.
+    /// The rack refuses the read.
     #[error(transparent)]
     Refused(#[from] Rejection),
-    /// The workshop does not.
+    /// The workshop cannot read them.
     #[error(transparent)]
     Staged(#[from] ReadError),
     /// The catalog cannot be read.
     #[error("catalog: {0}")]
     Catalog(#[from] CatalogError),
-    /// They are moved about faster than they are found.
+    /// The object moves faster than it can be looked up.
     #[error("it is moved again and again")]
     Moving,
 }
 
-/// Where an object lies, kept there.
+/// Where an object is stored, with a hold that keeps it there.
 pub(super) enum InputSource {
     Rack { blob: Blob, offset: u64, _hold: crate::holds::Hold },
     Workshop { files: Vec<(Range<u64>, SlotHold)>, open: Option<(usize, StagedReader)> },
@@ -51,7 +51,7 @@ pub(super) struct Opened {
     pub source: InputSource,
 }
 
-/// Finds `input` and keeps it. `None` if it was deleted or overwritten.
+/// Finds `input` and holds it. `None` if it was deleted or overwritten.
 pub(super) async fn open(context: &Context, bucket: &str, input: &Input) -> Result<Option<Opened>, SourceError> {
     for _ in 0..LOOKS {
         let look = || find_version(&context.catalog, bucket, &input.key, input.version);
@@ -74,7 +74,7 @@ pub(super) async fn open(context: &Context, bucket: &str, input: &Input) -> Resu
                 files.filter(|files| !files.is_empty()).map(|files| InputSource::Workshop { files, open: None })
             }
         };
-        // Held before it is looked at once more: if it still lies here, whatever takes it away sees the hold.
+        // It is held before this second look. If it is still here, a task that removes it later sees the hold.
         let again = look().await?;
         match (source, again) {
             (_, None) => return Ok(None),
@@ -86,7 +86,7 @@ pub(super) async fn open(context: &Context, bucket: &str, input: &Input) -> Resu
 }
 
 impl InputSource {
-    /// The bytes `range` of the object; what follows in its blob is read along up to `ahead`.
+    /// The bytes `range` of the object; the bytes after it in its blob are read along up to `ahead`.
     pub async fn fetch(&mut self, blobs: &mut BlobReader, range: Range<u64>, ahead: u64) -> Result<Bytes, SourceError> {
         match self {
             Self::Rack { blob, offset, .. } => {
@@ -98,7 +98,7 @@ impl InputSource {
     }
 }
 
-/// Reads ranges of a blob, going on with one stream as long as they follow one another.
+/// Reads ranges of a blob, with one stream as long as they follow each other.
 pub(super) struct BlobReader {
     reads: MemoryReads,
     priority: PriorityClass,
@@ -107,14 +107,14 @@ pub(super) struct BlobReader {
 
 struct OpenStream {
     blob: BlobId,
-    /// The payload's bytes that are still to come.
+    /// The payload bytes still to come.
     rest: Range<u64>,
     bytes: BoxStream<'static, Result<Bytes, Rejection>>,
     left: Bytes,
 }
 
 impl BlobReader {
-    /// Reads by `reads`, as work of that class.
+    /// Reads with `reads`, in this priority class.
     pub fn new(reads: MemoryReads, priority: PriorityClass) -> Self {
         Self { reads, priority, open: None }
     }
@@ -124,7 +124,7 @@ impl BlobReader {
         self.open = None;
     }
 
-    /// The payload bytes `range` of `blob`; what follows up to `end` is read along.
+    /// The payload bytes `range` of `blob`; the bytes after it are read along up to `end`.
     pub async fn read(&mut self, blob: &Blob, range: Range<u64>, end: u64) -> Result<Bytes, SourceError> {
         let goes_on = self.open.as_ref().is_some_and(|open| {
             open.blob == blob.blob
@@ -173,13 +173,13 @@ impl OpenStream {
             if all.len() == bytes {
                 return Ok(all.freeze());
             }
-            // A stream of reads gives all of its bytes, or says why not, unless the world has ended.
+            // A stream of reads returns all of its bytes or an error, unless the world has ended.
             self.left = self.bytes.next().await.ok_or(Rejection::Closing)??;
         }
     }
 }
 
-/// Bytes of an object that lies in files of the workshop.
+/// Bytes of an object that is in files of the workshop.
 async fn read_files(
     files: &[(Range<u64>, SlotHold)],
     open: &mut Option<(usize, StagedReader)>,

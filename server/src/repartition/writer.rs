@@ -1,8 +1,8 @@
-//! Writing: partitions become objects in their destination groups, offloaded batches become runs in the group awake.
+//! Writing: partitions become objects in their destination groups, offloaded batches become runs in the awake group.
 //!
-//! Batches are encoded off the runtime's threads, decoded again to compare ([`WriteBatch`]), and become a pack in
-//! memory, which the world writes, reads back and commits. If it is known what comes next, that is encoded while the
-//! rack writes. Until a pack is committed its records count as buffered, and go back to the buffer if it fails.
+//! Batches are encoded outside the runtime's threads, decoded again to compare ([`WriteBatch`]), and become a pack in
+//! memory, which the world writes, reads back and commits. If the next batch is known, it is encoded while the rack
+//! writes. Until a pack is committed its records count as buffered; they return to the buffer if the pack fails.
 
 use super::buffer::PartitionBatches;
 use super::checkpoint::{RunNote, Tally};
@@ -24,21 +24,21 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use workshop::{PackMember, PackPlan};
 
-/// A run that lies offloaded.
+/// An offloaded run.
 #[derive(Debug)]
 pub(super) struct OffloadedRun {
     /// Distinguishes it from the job's others.
     pub number: u64,
     pub blob: Blob,
-    /// Its members: partition, key in the hidden bucket, where in the blob.
+    /// Its members: partition, key in the hidden bucket, range in the blob.
     pub members: Vec<(usize, String, std::ops::Range<u64>)>,
     /// The bytes that were reported when it was offloaded.
     pub counted: u64,
-    /// That of its records.
+    /// The checksum of its records.
     pub tally: MultisetChecksum,
 }
 
-/// Where buffered batches are written.
+/// The target of buffered batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteTarget {
     /// To their destination group, as objects.
@@ -53,7 +53,7 @@ pub(super) enum WriteTarget {
 }
 
 impl WriteTarget {
-    /// That of an order, if it is one to write.
+    /// The target of an order, if it is one to write.
     pub fn of(order: Order) -> Option<Self> {
         match order {
             Order::Deliver { group, .. } => Some(Self::Deliver(group)),
@@ -62,7 +62,7 @@ impl WriteTarget {
         }
     }
 
-    /// The destination group of what is written.
+    /// The destination group of the batches.
     pub fn destination(self) -> GroupId {
         match self {
             Self::Deliver(group) => group,
@@ -70,7 +70,7 @@ impl WriteTarget {
         }
     }
 
-    /// The group it is written to.
+    /// The group to write to.
     pub fn on(self) -> GroupId {
         match self {
             Self::Deliver(group) => group,
@@ -79,11 +79,11 @@ impl WriteTarget {
     }
 }
 
-/// Batches that were taken from the buffer, and the objects they are encoded as.
+/// Batches that were taken from the buffer, and the objects that they are encoded as.
 pub(super) struct WriteBatch {
     pub target: WriteTarget,
     pub taken: Vec<PartitionBatches>,
-    /// The number of the run that it becomes, if it does.
+    /// The number of the run; 0 if the batch is delivered.
     run: u64,
     drafts: Vec<ObjectDraft>,
     /// The time that encoding took.
@@ -101,7 +101,7 @@ impl WriteBatch {
         self.drafts.iter().map(|draft| draft.bytes.len() as u64).sum()
     }
 
-    /// The tally of all objects.
+    /// The checksum of all objects' records.
     pub fn tally(&self) -> MultisetChecksum {
         self.drafts.iter().map(|draft| draft.tally).sum()
     }
@@ -111,7 +111,7 @@ impl WriteBatch {
         self.drafts.iter().map(|draft| draft.partition)
     }
 
-    /// Notes of a run, with each of its members, what has to be known of it to go on with it.
+    /// Adds to each member of a run a note with everything that a resumed job needs to know about the run.
     fn note(&mut self, chunk_bytes: u64) {
         let (target, members, tally) = (self.target.destination(), self.drafts.len() as u64, Tally::from(self.tally()));
         let counted = self.taken_bytes().clamp(1, chunk_bytes);
@@ -121,12 +121,12 @@ impl WriteBatch {
         }
     }
 
-    /// How many objects of a partition there are.
+    /// Number of objects of a partition.
     pub fn objects_of(&self, partition: usize) -> u64 {
         self.partitions().filter(|of| *of == partition).count() as u64
     }
 
-    /// The run that it has become, of which so many bytes were reported.
+    /// The run that it has become, for which `counted` bytes were reported.
     pub fn as_run(&self, blob: Blob, counted: u64) -> OffloadedRun {
         let mut at = 0;
         let member = |draft: &ObjectDraft| {
@@ -140,7 +140,7 @@ impl WriteBatch {
     }
 }
 
-/// Why nothing was written.
+/// Why a batch was not written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteFault {
     /// It could not be encoded.
@@ -149,22 +149,22 @@ pub(super) enum WriteFault {
     /// It could not be written.
     #[error("writing to group {group}: {source}")]
     Make {
-        /// Where.
+        /// The group.
         group: GroupId,
-        /// Why.
+        /// The cause.
         source: MakeError,
     },
-    /// The catalog gives no numbers, or there is no pack of this.
+    /// The catalog failed, a key would be too long, or no pack can be made of the objects.
     #[error("{0}")]
     Other(String),
 }
 
-/// An object that is to be written.
+/// An object to be written.
 struct ObjectDraft {
     partition: usize,
     /// Its key in the hidden bucket.
     hidden: String,
-    /// Where it shall be; of a run, in the hidden bucket as well.
+    /// Its final bucket; for a run, the hidden bucket.
     bucket: String,
     key: String,
     content_type: &'static str,
@@ -173,7 +173,7 @@ struct ObjectDraft {
     etag: String,
     /// CRC-64/NVME, as S3 writes it.
     crc_base64: String,
-    /// Of a member of a run, a [`RunNote`].
+    /// For a member of a run, a [`RunNote`].
     note: String,
 }
 
@@ -186,14 +186,15 @@ pub(super) struct PartitionWriter {
     pub job: JobClass,
     pub to: Place,
     pub object_bytes: u64,
-    /// The memory into which a job like this reads row groups.
+    /// The memory in which a job like this reads row groups.
     pub decoder_bytes: u64,
     /// The most that a run counts for.
     pub chunk_bytes: u64,
 }
 
 impl PartitionWriter {
-    /// Encodes what was taken as objects at home; `numbers` has the number of each partition's next object.
+    /// Encodes batches as objects for their destination group; `numbers` returns the number of each partition's next
+    /// object.
     pub async fn encode_objects(
         &self,
         group: GroupId,
@@ -227,7 +228,7 @@ impl PartitionWriter {
         Ok(WriteBatch { target: WriteTarget::Deliver(group), taken, run: 0, drafts, processing })
     }
 
-    /// Encodes what was taken as a run; `number` distinguishes it from the job's others.
+    /// Encodes batches as a run; `number` distinguishes it from the job's others.
     pub async fn encode_run(
         &self,
         target: WriteTarget,
@@ -250,7 +251,7 @@ impl PartitionWriter {
         Ok(batch)
     }
 
-    /// Encodes batches of a partition, which take so much of the buffer; and the time for which that was worked on.
+    /// Encodes batches of a partition, which take `bytes` of the buffer; also returns the processing time.
     async fn encoded(
         &self,
         (batches, bytes): (&[RecordBatch], u64),
@@ -263,12 +264,12 @@ impl PartitionWriter {
         processor.work(&**clock, encode, |_| bytes).await
     }
 
-    /// Writes a batch where it is to be.
+    /// Writes a batch to its target.
     pub async fn write(&self, batch: &WriteBatch) -> Result<Blob, WriteFault> {
         let group = batch.target.on();
         let (mut members, mut keys, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
         let mut buckets = Buckets::default();
-        // Their records come with the blob; nothing that was there before can be newer.
+        // The records of the objects come with the blob; no earlier record can be newer.
         let sequence = self.context.catalog.sequence();
         for draft in &batch.drafts {
             let version = self.context.catalog.next_version_id().await;
@@ -329,17 +330,17 @@ impl Summed {
     }
 }
 
-/// An object of a job in the hidden bucket.
+/// The prefix of a job's objects in the hidden bucket.
 pub(super) fn prefix(job: u64) -> String {
     format!("{job:010}/")
 }
 
-/// Its output.
+/// The prefix of its output.
 pub(super) fn out_prefix(job: u64) -> String {
     format!("{}out/", prefix(job))
 }
 
-/// Its runs.
+/// The prefix of its runs.
 pub(super) fn run_prefix(job: u64) -> String {
     format!("{}run/", prefix(job))
 }

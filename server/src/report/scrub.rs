@@ -9,26 +9,26 @@ use serde::{Deserialize, Serialize};
 pub struct ScrubStatus {
     /// The time in which every blob is read once; `None` if blobs are not scrubbed.
     pub period_s: Option<f64>,
-    /// When this was so: modelled seconds since the rack came into being.
+    /// The time of this status: modelled seconds since the rack was created.
     #[serde(default)]
     pub modelled_s: f64,
-    /// Whether the operator has it paused.
+    /// True if the operator has paused it.
     pub paused: bool,
     /// Groups whose pass of the present period is complete.
     pub complete_groups: u64,
     /// Groups whose period ended before their pass did.
     pub overdue_groups: u64,
-    /// Blobs in which scrubs of any time have found data lost that is still wanted.
+    /// Blobs in which scrubs of any time found data lost that is still wanted.
     #[serde(default)]
     pub lost_blobs: u64,
-    /// Stacks that scrubs have found damaged, and that are not repaired yet.
+    /// Stacks that scrubs found damaged, and that are not repaired yet.
     #[serde(default)]
     pub unrepaired_stacks: u64,
     /// Wakes for scrubs alone since the server started.
     pub own_wakes: u64,
     /// Payload bytes read since the server started.
     pub read_bytes: u64,
-    /// One row a group.
+    /// One row for each group.
     pub groups: Vec<ScrubGroup>,
 }
 
@@ -41,18 +41,18 @@ pub struct ScrubGroup {
     pub state: String,
     /// The share of its bytes that the present pass has covered, in thousandths.
     pub covered_permille: u64,
-    /// When the period of the pass began.
+    /// The begin of the period of the pass.
     pub began_s: f64,
-    /// When it ends.
+    /// The end of that period.
     pub period_ends_s: f64,
     /// The counts of the present pass.
     pub counts: ScrubCounts,
-    /// Blobs that could not be read when a pass came to them, and are read again.
+    /// Blobs that could not be read when a pass reached them, and are read again.
     #[serde(default)]
     pub unread_blobs: u64,
-    /// When the last pass was completed.
+    /// The end of the last complete pass.
     pub last_ended_s: Option<f64>,
-    /// The counts of that one.
+    /// The counts of that pass.
     pub last: Option<ScrubCounts>,
 }
 
@@ -63,7 +63,7 @@ pub struct ScrubReport {
     pub status: ScrubStatus,
     /// The first findings, by blob.
     pub findings: Vec<ScrubFindingReport>,
-    /// Whether there are more.
+    /// True if there are more findings.
     pub more: bool,
     /// The first blobs that could not be read yet.
     #[serde(default)]
@@ -79,16 +79,16 @@ pub struct UnreadBlob {
     pub group: u32,
 }
 
-/// What a scrub has found of a blob.
+/// The findings of scrubs about a blob.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScrubFindingReport {
     /// The blob.
     pub blob: String,
     /// Its group.
     pub group: u32,
-    /// When it was found, in milliseconds of the Unix epoch.
+    /// The time of the finding, in milliseconds of the Unix epoch.
     pub found_ms: u64,
-    /// The stacks that are damaged still.
+    /// The stacks that are still damaged.
     pub damaged: Vec<DamagedStackReport>,
     /// The indices of stacks that were repaired.
     pub repaired: Vec<u8>,
@@ -96,18 +96,18 @@ pub struct ScrubFindingReport {
     pub lost_bytes: u64,
 }
 
-/// A stack that is damaged.
+/// A damaged stack.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DamagedStackReport {
     /// Its index.
     pub stack: u8,
     /// Its drive.
     pub drive: u32,
-    /// What is wrong with it.
+    /// Its flaw.
     pub flaw: String,
 }
 
-/// An object of which bytes are lost, by what the last scrub has found.
+/// An object with lost bytes, by the findings of the last scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LostObject {
     /// Its bucket.
@@ -116,6 +116,6 @@ pub struct LostObject {
     pub key: String,
     /// Its length.
     pub bytes: u64,
-    /// The blob it lies in.
+    /// The blob that stores it.
     pub blob: String,
 }

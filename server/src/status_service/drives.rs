@@ -1,4 +1,4 @@
-//! The operator's word on drives: one is given up for good, another takes its place.
+//! The operator's commands about drives: one is given up permanently, another takes its place.
 
 use super::StatusService;
 use super::snapshot::drive_report;
@@ -15,11 +15,11 @@ use model::{DriveId, GroupId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The interval at which it is looked whether a drive may be replaced, in wall time.
+/// The interval of checks whether a drive may be replaced, in wall time.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 impl StatusService {
-    /// Gives up `drive` for good, unless blobs may be lost by that and the operator does not insist.
+    /// Gives up `drive` permanently, unless blobs may be lost by that and `force` is not set.
     pub(super) async fn fail(&self, drive: DriveId, force: bool) -> Result<Option<FailedReport>, AdminError> {
         if drive.index() >= self.context.drives.len() {
             return Ok(None);
@@ -31,13 +31,14 @@ impl StatusService {
             let refusal = may_lose(group, drive, &unbuilt).or_else(too_few);
             refusal.map_or(Ok(()), |refusal| Err(AdminError::Because(refusal)))?;
         }
-        // Remembered first: what the rack acts upon must hold after a crash as well.
+        // Recorded first: what the rack acts upon must hold after a crash as well.
         let now_ms = (self.context.wall)();
         self.context.catalog.fail_drive(drive, now_ms).await?;
-        // One at a time, so that it is reported once: to the engine, a second time means that the drive was pulled and
-        // takes no power any more. The catalog's word is not enough for that: it may have remembered, and not said so.
+        // One at a time, so that it is reported once: to the engine, a second report means that the drive was pulled
+        // and takes no power any more. The catalog's answer is not enough for that: it may have recorded the failure
+        // without an answer.
         let _turn = self.replacing.lock().await;
-        // A drive that the rack gave up itself may spin still: the operator's word is that it was pulled.
+        // A drive that the rack gave up by itself may still spin: the operator's command means that it was pulled.
         if self.look(move |rack, _| !rack.has_failed(drive) || rack.gave_up(drive)).await? {
             tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
             self.world.report(Event::DriveFailed { drive, pulled: true });
@@ -50,9 +51,9 @@ impl StatusService {
         self.look(report).await.map(Some)
     }
 
-    /// The other drives of the group of `drive` that blobs lack stacks of, and that do not bear the loss of `drive` as
-    /// well, as engine and catalog see it: what waits on a failed drive and is dead, or has no stack on this one, is
-    /// lost by nobody. None if the operator has given up `drive` before.
+    /// The other drives of the group of `drive` on which blobs lack stacks that cannot lose `drive` as well, by engine
+    /// and catalog: blobs that are dead, or have no stack on `drive`, do not count. `None` if the operator has given up
+    /// `drive` before.
     async fn unbuilt(&self, drive: DriveId) -> Result<Option<(GroupId, Vec<u32>)>, AdminError> {
         let found = self.look(move |rack, _| {
             let is_given_up = rack.has_failed(drive) && !rack.gave_up(drive);
@@ -60,7 +61,7 @@ impl StatusService {
             let others = rack.rebuilds().filter(|view| view.group == group && view.drive != drive);
             // The engine may count too few bytes on a drive that failed: only the catalog knows that nothing is left.
             let may_lack = |view: &RebuildView| view.left_bytes > 0 || rack.has_failed(view.drive);
-            // What a good drive holds that is retired is not lost, whether or not it is away just now.
+            // The stacks of a good drive that retires are not lost, even if it is away just now.
             let left = others.filter(may_lack).map(|view| (view.drive, view.left_bytes, view.retires));
             let left: Vec<_> = left.collect();
             Some((rack.spec().code, group, left))
@@ -72,7 +73,7 @@ impl StatusService {
             if lost.needed {
                 needing.push(other.0);
             } else if lost.bytes < left_bytes && !retires {
-                unknown.push(other.0); // what the catalog does not know yet is being written
+                unknown.push(other.0); // the catalog does not know its stacks yet: they are being written
             }
         }
         let too_many = unknown.len() >= usize::from(code.parity);
@@ -80,7 +81,7 @@ impl StatusService {
         Ok(Some((group, needing)))
     }
 
-    /// Has `drive`, which is good, emptied.
+    /// Has the good drive `drive` emptied.
     pub(super) async fn retire(&self, drive: DriveId) -> Result<Option<DriveReport>, AdminError> {
         if drive.index() >= self.context.drives.len() {
             return Ok(None);
@@ -89,7 +90,7 @@ impl StatusService {
         if self.look(move |rack, _| rack.has_failed(drive) && !rack.is_retiring(drive)).await? {
             return Err(AdminError::Because(replace::has_failed(drive)));
         }
-        // Remembered first: what the rack acts upon must hold after a crash as well.
+        // Recorded first: what the rack acts upon must hold after a crash as well.
         self.context.catalog.retire_drive(drive, (self.context.wall)()).await?;
         tracing::info!(%drive, "the operator retires a drive; what it holds moves to others of its group");
         self.world.report(Event::DriveRetiring { drive });
@@ -102,8 +103,8 @@ impl StatusService {
         Ok(LostReport::of(self.context.catalog.lost_objects(LostReport::NAMED_MAX).await?))
     }
 
-    /// Takes the empty directory in the place of `drive`, which failed, or the disk that was chosen, or that drive
-    /// itself, which is back.
+    /// Takes the empty directory in the place of the failed `drive`, or the chosen disk, or that drive itself if it is
+    /// back.
     pub(super) async fn replace(
         &self,
         drive: DriveId,
@@ -125,8 +126,8 @@ impl StatusService {
         self.replace_with(drive, labelled).await.map(Some)
     }
 
-    /// Waits until nothing that was begun on `drive` before it failed is under way any more, so that another may take
-    /// its place; for `wait` at most, of wall time. Returns at once for a drive that has not failed.
+    /// Waits until no work that started on `drive` before it failed is under way, so that another drive may take its
+    /// place; for `wait` at most, of wall time. Returns at once for a drive that has not failed.
     pub(super) async fn await_end_of_work(&self, drive: DriveId, wait: Duration) -> Result<(), AdminError> {
         let end = clock::monotonic() + wait;
         while self.look(move |rack, _| rack.has_failed(drive)).await?
@@ -138,7 +139,7 @@ impl StatusService {
         Ok(())
     }
 
-    /// Has the chosen disk become `drive`.
+    /// Makes the chosen disk `drive`.
     async fn disk_taken(&self, drive: DriveId, choice: DiskChoice) -> Result<Taken, String> {
         let exchange = self.exchange.clone().ok_or("this server has no disks")?;
         let known = self.context.catalog.replacements().await.map_err(text)?.remove(&drive).map(DriveUuid);
@@ -149,18 +150,18 @@ impl StatusService {
         Ok(taken)
     }
 
-    /// Takes what is in the place of `drive`, which failed, once `labelled` has found out what that is, and has made a
-    /// drive of it.
+    /// Takes the drive that is in the place of the failed `drive`, once `labelled` has found out which one that is, and
+    /// has made a drive of it.
     ///
     /// # Errors
-    /// [`AdminError`], with what stands against it.
+    /// [`AdminError`], with the objections.
     pub async fn replace_with(
         &self,
         drive: DriveId,
         labelled: impl Future<Output = Result<Taken, String>>,
     ) -> Result<ReplacedReport, AdminError> {
         let number = drive.0;
-        // One at a time, so that nobody writes where somebody else has just looked.
+        // One at a time, so that no command writes where another has just looked.
         let _turn = self.replacing.lock().await;
         if !self.look(move |rack, _| rack.has_failed(drive)).await? {
             return Err(AdminError::Because(replace::not_failed(drive)));
@@ -177,7 +178,7 @@ impl StatusService {
         {
             replace::is_needed(drive, &unbuilt).map_or(Ok(()), |refusal| Err(AdminError::Because(refusal)))?;
         }
-        // Remembered first: what the rack acts upon must hold after a crash as well.
+        // Recorded first: what the rack acts upon must hold after a crash as well.
         let Some(lost_bytes) = taken.remember(&self.context.catalog, drive).await? else {
             return Err(AdminError::Because(replace::not_failed(drive)));
         };
@@ -198,8 +199,9 @@ impl StatusService {
     }
 }
 
-/// Why giving up `drive` may lose blobs: they have lost stacks with other drives of its group (`unbuilt`) that are not
-/// rebuilt, and do not bear one more. A failed drive is never read again, not even where nothing else is left.
+/// The refusal to give up `drive`, because blobs may be lost: they have lost stacks with other drives of its group
+/// (`unbuilt`) that are not rebuilt, and cannot lose one more. A failed drive is never read again, not even where
+/// nothing else is left.
 pub(crate) fn may_lose(group: GroupId, drive: DriveId, unbuilt: &[u32]) -> Option<String> {
     (!unbuilt.is_empty()).then(|| {
         format!(

@@ -1,4 +1,4 @@
-//! What is known of drives beside what the engine decides by: their health, their starts, and their habits. From the
+//! Facts about drives beside those that the engine decides by: their health, their starts, and their habits. From the
 //! catalog; no drive is asked.
 
 use super::StatusService;
@@ -9,11 +9,11 @@ use catalog::{DriveHabits, DriveHealth};
 use model::DriveId;
 use std::collections::BTreeMap;
 
-/// Drives that wear out of which a status says so.
+/// Worn drives that a status names.
 const WORN_NAMED: usize = 5;
 
 impl StatusService {
-    /// Adds to `reports` what the engine does not know.
+    /// Adds to `reports` the facts that the engine does not know.
     pub(super) async fn complete(&self, reports: &mut [DriveReport]) -> Result<(), AdminError> {
         let healths = self.context.catalog.drive_healths().await?;
         let mut healths: BTreeMap<u32, DriveHealth> =
@@ -35,7 +35,7 @@ impl StatusService {
         Ok(())
     }
 
-    /// Warnings of drives that expect to fail.
+    /// Warnings about drives that expect to fail.
     pub(super) async fn failures_predicted(&self) -> Result<Vec<Warning>, AdminError> {
         let healths = self.context.catalog.drive_healths().await?;
         let expect = healths.iter().filter(|health| health.said.predicts_failure == Some(true));

@@ -1,4 +1,4 @@
-//! Scrubs: their progress, what they have found, and the operator's commands.
+//! Scrubs: their progress, their findings, and the operator's commands.
 
 use super::StatusService;
 use super::snapshot::scrub_status;
@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 const FINDINGS_MAX: usize = 1_000;
 /// Blobs named in one report that could not be read yet.
 const UNREAD_MAX: usize = 100;
-/// Blobs whose objects are looked for.
+/// Blobs whose objects are searched for.
 const LOST_BLOBS_MAX: usize = 10_000;
-/// Records that are read at once.
+/// Records per read.
 const PAGE: usize = 1_024;
 
 impl StatusService {
@@ -31,14 +31,14 @@ impl StatusService {
         Ok(ScrubReport { status, findings, more: page.next.is_some(), unread })
     }
 
-    /// The blobs in which scrubs have found data lost, and the stacks that they have found damaged and that are not
-    /// repaired yet; of the first so many findings.
+    /// The number of blobs in which scrubs found data lost, and of stacks that they found damaged and that are not
+    /// repaired yet; of the first [`LOST_BLOBS_MAX`] findings.
     pub(super) async fn damage_found(&self) -> Result<(u64, u64), AdminError> {
         let (mut lost_blobs, mut unrepaired_stacks, mut seen, mut after) = (0, 0, 0, None);
         loop {
             let page = self.context.catalog.scrub_findings(after.as_ref(), PAGE).await?;
             for found in &page.items {
-                // What nobody wants any more is no loss; it is removed when its group wakes.
+                // A blob that is no longer wanted is no loss; it is removed when its group wakes.
                 if !self.context.catalog.is_blob_living(found.blob).await? {
                     continue;
                 }
@@ -53,7 +53,7 @@ impl StatusService {
         }
     }
 
-    /// Has scrubs paused, or has them go on; remembered first, so that it outlives a restart.
+    /// Pauses scrubs, or resumes them; recorded first, so that it outlives a restart.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -64,7 +64,7 @@ impl StatusService {
         self.scrub_report().await
     }
 
-    /// Begins a pass of `group`, or of all groups, at once; `None` if there is no such group.
+    /// Starts a pass of `group`, or of all groups, at once; `None` if there is no such group.
     ///
     /// # Errors
     /// [`AdminError`], if scrubs are paused or switched off.
@@ -91,8 +91,8 @@ impl StatusService {
         ))
     }
 
-    /// The objects of which bytes are lost, by what scrubs have found, by name, but for copies of the catalog. Reads
-    /// the records of all objects if any blob is lost.
+    /// The objects with bytes that scrubs found lost, by name, except copies of the catalog. Reads the records of all
+    /// objects if any blob is lost.
     ///
     /// # Errors
     /// [`AdminError`].

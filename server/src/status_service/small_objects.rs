@@ -1,4 +1,4 @@
-//! The state of the intake, as the admin API gives it.
+//! The state of the intake for the admin API.
 
 use crate::report::{IntakeStatus, PoolDriveReport};
 use engine::shift::Alternation;
@@ -7,10 +7,10 @@ use intake::{CycleStatus, DriveStatus, Status};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The power of drives, and why the last command to one failed, by their places.
+/// The power of drives, and the reason that the last command to one failed, by their places.
 pub(super) type Power = BTreeMap<String, (PoolDriveView, Option<String>)>;
 
-/// The report of `status`. The drives that belong at `unmounted` are missing since the start.
+/// The report of `status`. The drives of `unmounted` are missing since the start.
 pub(super) fn intake_status(status: &Status, unmounted: &[PathBuf], power: &Power) -> IntakeStatus {
     let missing = |place: &PathBuf| PoolDriveReport {
         place: place.display().to_string(),

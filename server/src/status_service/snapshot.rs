@@ -47,8 +47,8 @@ pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
     }
 }
 
-/// The power with every drive in standby that ever is. What is reserved for the pool is not what it draws; of its
-/// drives, those in directories of the operator's never stop, unless the disk is named.
+/// The power with every drive in standby that can be. The power reserved for the pool is not the power that it draws;
+/// of its drives, those in directories of the operator's never stop, unless the disk is named.
 fn standby_mw(rack: &Rack) -> u64 {
     let (spec, watts) = (rack.spec(), rack.spec().profile.watts);
     let reserved = spec.pool.len() as u64 * spec.always_on_mw();
@@ -113,7 +113,7 @@ fn rebuild_report(rack: &Rack, view: &RebuildView, clock: &dyn Clock) -> Rebuild
         InPlace::Another => "another",
         InPlace::Returned => "returned",
     };
-    // What is left of its group counts only while nothing else is in its place.
+    // The rest of its group counts only while nothing else is in its place.
     let left = rack.left_without(view.drive).filter(|_| view.there == InPlace::Itself && view.left_bytes > 0);
     let lacks_drives = left.map_or(0, |left| left.lacks() as u64);
     RebuildReport {
@@ -232,22 +232,22 @@ fn capacity(rack: &Rack) -> CapacityStatus {
     }
 }
 
-/// What is said of a drive in one word.
+/// The state of a drive in a word or two.
 fn state_of(rack: &Rack, drive: DriveId) -> &'static str {
     match (rack.has_failed(drive), rack.is_retiring(drive)) {
         (true, _) if rack.is_retired(drive) => "retired",
         (true, _) => "failed",
         (false, true) => "retiring",
-        // Its file system may be at rest, its platters are not.
+        // Its file system may be at rest; its platters are not.
         (false, false) if rack.is_always_on(drive) && rack.drive_phase(drive) == DrivePhase::Standby => "always on",
         (false, false) => rack.drive_phase(drive).name(),
     }
 }
 
-/// Drives that are away of which a status says when they are given up.
+/// Absent drives that a status names with the time when they are given up.
 const ABSENT_NAMED: usize = 5;
 
-/// When drives that are away are given up, and what stands against it: a sentence for each, the first few of them.
+/// The time when absent drives are given up, and the reasons against it: a sentence for each of the first few.
 pub(super) fn patience(rack: &Rack, clock: &dyn Clock, now: Time) -> Vec<Warning> {
     let sentence = |view: &AbsenceView| {
         let (drive, away) = (view.drive.0, hours(clock.to_wall(now.since(view.since))));
@@ -274,7 +274,7 @@ pub(super) fn patience(rack: &Rack, clock: &dyn Clock, now: Time) -> Vec<Warning
     rack.absences().iter().filter_map(sentence).take(ABSENT_NAMED).collect()
 }
 
-/// A span of some hours, for people.
+/// A duration of some hours, for people.
 fn hours(span: std::time::Duration) -> String {
     let minutes = span.as_secs().div_ceil(60);
     match minutes {
@@ -303,7 +303,7 @@ pub(super) fn drive_report(rack: &Rack, drive: DriveId, now: Time, reasons: &BTr
     }
 }
 
-/// The stacks that cannot be read: on failed drives, on those that are away, and those known to be `damaged`.
+/// The stacks that cannot be read: on failed drives, on drives that are away, and those known to be `damaged`.
 pub(super) fn unusable(rack: &Rack, drives: &[DriveId], damaged: &[u8]) -> Vec<UnusableStack> {
     let why = |index: u8, drive: DriveId| match rack.drive_phase(drive) {
         _ if rack.has_failed(drive) => Some("failed"),
@@ -319,8 +319,8 @@ pub(super) fn unusable(rack: &Rack, drives: &[DriveId], damaged: &[u8]) -> Vec<U
         .collect()
 }
 
-/// Drives that would not stop, or do not say whether they did, and what they hold up by that. One that was given up
-/// while its group is awake is stopped with that group, and nothing is wrong before.
+/// Drives that would not stop, or that do not report whether they did, and the resources that they block. A drive that
+/// was given up while its group is awake is stopped with that group, and is no problem before.
 pub(super) fn unstopped(rack: &Rack) -> Vec<Warning> {
     let mut drives = BTreeMap::<DriveId, Vec<String>>::new();
     let is_awake = |group| rack.group_state(group) != GroupState::Asleep;
@@ -355,10 +355,10 @@ pub(super) fn late(rack: &Rack) -> Vec<(DriveId, u64)> {
     all.filter(|(_, missed)| *missed > 0).collect()
 }
 
-/// Drives that wear out of which a status says so.
+/// Worn drives that a status names.
 const WORN_NAMED: usize = 5;
 
-/// Warnings of drives whose bad sectors become more: a sentence for each, the first few of them.
+/// Warnings about drives whose bad sectors increase: a sentence for each of the first few.
 pub(super) fn worn(rack: &Rack) -> Vec<Warning> {
     let sentence = |drive: DriveId| {
         let HealthView { bad_sectors, first_bad_sectors, waits_for_drain } = rack.drive_health(drive)?;

@@ -1,4 +1,4 @@
-//! What the thermometer says, for people: of an object, and of all that lie below a prefix.
+//! The thermometer's verdicts, for people: on an object, and on all objects below a prefix.
 
 use super::StatusService;
 use crate::admin::AdminError;
@@ -81,8 +81,8 @@ impl StatusService {
         }
     }
 
-    /// What the server's rules say of what is staged below a prefix, or what `rule` alone would, all else being hot.
-    /// `None` if there is no such bucket.
+    /// The decisions of the server's rules about the objects staged below a prefix, or those of `rule` alone, all else
+    /// being hot. `None` if there is no such bucket.
     pub(super) async fn rules_dry_run(
         &self,
         (bucket, prefix): (&str, &str),
@@ -118,7 +118,7 @@ impl StatusService {
     }
 }
 
-/// What a dry run has to know of a rack.
+/// The facts about a rack that a dry run needs.
 struct RackShape {
     choice: GroupChoice,
     /// Groups of each class.
@@ -146,7 +146,7 @@ impl RackShape {
     }
 }
 
-/// Counts what rules say of objects.
+/// Counts the decisions of rules about objects.
 struct Count<'a> {
     policy: &'a MigrationPolicy,
     run: DryRun,

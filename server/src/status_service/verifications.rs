@@ -1,4 +1,4 @@
-//! The verification beside the running server that was asked for last.
+//! The last verification that was requested beside the running server.
 
 use crate::error::text;
 use crate::verify::{FindingQueue, Ground, Options, Step, VerifyPhase, VerifyProgress, verify};
@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// A verification ends when nobody has asked about it for so long.
+/// The time without a query after which a verification ends.
 const UNASKED_MAX: Duration = Duration::from_mins(1);
-/// One that nobody has asked about for so long gives way to another.
+/// The time without a query after which a verification gives way to another.
 const GIVES_WAY: Duration = Duration::from_secs(5);
-/// The interval of looking whether anybody has.
+/// The interval of checks for queries.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The verification that was asked for last.
+/// The last verification that was requested.
 #[derive(Default)]
 pub(super) struct Verifications {
     pub(super) run: Mutex<Option<Run>>,
@@ -26,7 +26,7 @@ pub(super) struct Run {
     pub(super) number: u64,
     pub(super) state: Arc<Mutex<RunState>>,
     pub(super) findings: FindingQueue,
-    /// Dropped, it ends the verification.
+    /// Dropping it ends the verification.
     pub(super) wanted: Option<oneshot::Sender<()>>,
     pub(super) ended: Option<oneshot::Receiver<()>>,
 }
@@ -37,7 +37,7 @@ pub(super) struct RunState {
 }
 
 impl Run {
-    /// It is over, or nobody waits for it.
+    /// True if it has ended, or no client waits for it.
     pub(super) fn gives_way(&self) -> bool {
         let state = self.state.lock();
         let is_over = state.progress.report.is_some() || state.progress.error.is_some();
@@ -47,7 +47,7 @@ impl Run {
 
 /// The state of `run`, and the findings since the last look.
 pub(super) fn look_at(run: &Run) -> VerifyProgress {
-    // The state first: what is found before it is over is among the findings then.
+    // The state first: the findings then include everything that was found before the end.
     let mut progress = {
         let mut state = run.state.lock();
         state.asked = clock::monotonic();
@@ -70,7 +70,7 @@ pub(super) async fn run(
         _ = unwanted => Err("it was interrupted, or the server is stopping".to_owned()),
         () = unasked(&state) => Err("nobody has asked about it any more".to_owned()),
     };
-    // Its view of the catalog and its looks go with it, before anybody hears that it is over.
+    // Its view of the catalog and its queries are dropped before a client sees that it has ended.
     drop(ground);
     let mut state = state.lock();
     match result {
@@ -80,7 +80,7 @@ pub(super) async fn run(
     let _ = end.send(());
 }
 
-/// Until nobody has asked for a while.
+/// Returns once no client has asked for [`UNASKED_MAX`].
 async fn unasked(state: &Mutex<RunState>) {
     loop {
         tokio::time::sleep(LOOK).await;

@@ -1,4 +1,4 @@
-//! Verifications beside the running server: one at a time, for whoever asks how far it is.
+//! Verifications beside the running server: one at a time, for a client that asks for its progress.
 
 use super::StatusService;
 use super::verifications::{Run, RunState, look_at, run};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 impl StatusService {
-    /// Begins, asks about or ends a verification; `None` if there is none of that number.
+    /// Starts, queries or ends a verification; `None` if no verification has that number.
     pub(super) async fn verify(&self, request: VerifyRequest) -> Result<Option<VerifyProgress>, AdminError> {
         match request {
             VerifyRequest::Begin { options, wakes } => self.begin_verification(options, wakes).await.map(Some),
@@ -27,9 +27,9 @@ impl StatusService {
         }
     }
 
-    /// Ends a verification that is under way, as the server does.
+    /// Ends a verification that is under way, because the server ends.
     pub(crate) async fn end_verification(&self) {
-        // What has become of it can still be asked.
+        // Its outcome can still be queried.
         let ended = self.verifications.run.lock().as_mut().and_then(|run| {
             run.wanted = None;
             run.ended.take()

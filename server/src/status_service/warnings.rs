@@ -1,4 +1,4 @@
-//! The warnings of a status, each with its condition and its mend.
+//! The warnings of a status, each with its condition and its fix.
 
 use crate::catalog_age;
 use crate::condition::{Condition, Warning};
@@ -30,7 +30,7 @@ pub(super) async fn quarantine_warning(context: &Context) -> Option<Warning> {
     })
 }
 
-/// Copies of the catalog on drives of which data is lost.
+/// Copies of the catalog on drives that have lost data.
 pub(super) async fn lost_copies_warning(context: &Context) -> Option<Warning> {
     let copies = context.catalog.copies().await.ok()?;
     let lost = copies.iter().filter(|copy| copy.lost).count();
@@ -79,7 +79,7 @@ pub(super) fn catalog_warnings(context: &Context) -> Vec<Warning> {
     warnings
 }
 
-/// Staged files and the catalog do not agree.
+/// The disagreements between staged files and the catalog.
 fn staged_warnings(context: &Context) -> Vec<Warning> {
     let (counters, mut warnings) = (&context.counters, Vec::new());
     match counters.unknown_staged.load(Ordering::Relaxed) {
@@ -110,7 +110,7 @@ fn unknown_staged(files: &str) -> Warning {
     ))
 }
 
-/// Drives that others woke.
+/// Drives that other programs woke.
 pub(super) fn woken_by_others(times: u64) -> Option<Warning> {
     (times > 0).then(|| {
         Condition::WokenByOthers.warns(format!(
@@ -120,7 +120,7 @@ pub(super) fn woken_by_others(times: u64) -> Option<Warning> {
     })
 }
 
-/// Drives that woke although nobody had sent them anything.
+/// Drives that woke although no program had sent them anything.
 pub(super) fn woke_themselves(times: u64) -> Option<Warning> {
     (times > 0).then(|| {
         Condition::WokeThemselves.warns(format!(
@@ -140,7 +140,7 @@ pub(super) fn damaged_records(keys: &[String]) -> Option<Warning> {
     )))
 }
 
-/// Warnings that follow from the figures of a status, and from whether the last snapshot of the catalog failed.
+/// Warnings that follow from the figures of a status, and from a failure of the last snapshot of the catalog.
 pub(super) fn warnings(status: &Status, has_snapshot_failed: bool) -> Vec<Warning> {
     let mut warnings = scrub_warnings(status);
     let problem = status.tls.as_ref().and_then(|tls| tls.problem.as_ref());
@@ -213,7 +213,7 @@ fn room_warnings(status: &Status) -> Vec<Warning> {
     warnings
 }
 
-/// Blobs that one failure domain may take with it.
+/// Blobs that the loss of one failure domain may destroy.
 fn crowded(status: &Status) -> Option<Warning> {
     let blobs = Some(status.totals.crowded_placements).filter(|blobs| *blobs > 0)?;
     let (blobs, have) = (counted(blobs, "blob"), if blobs == 1 { "has" } else { "have" });
@@ -224,7 +224,7 @@ fn crowded(status: &Status) -> Option<Warning> {
     )))
 }
 
-/// Groups that spin on since no starts are left.
+/// Groups that keep spinning because no starts are left.
 fn kept_spinning(status: &Status) -> Option<Warning> {
     let kept: Vec<String> = status.classes.iter().filter(|class| class.kept_spinning).filter_map(named).collect();
     (!kept.is_empty()).then(|| {
@@ -241,13 +241,13 @@ fn named(class: &ClassStatus) -> Option<String> {
     class.group.map(|group| format!("group {group}"))
 }
 
-/// A snapshot should be there by then, in seconds after the start.
+/// Seconds after the start by which a snapshot should be there.
 const JOURNAL_PATIENCE_S: f64 = 300.0;
 
-/// From so many logs on that are kept for another catalog, it is time to say so.
+/// The number of logs kept for another catalog from which on a status warns.
 const RETAINED_WARNED: u64 = RETAINED_MAX as u64 / 2;
 
-/// From so many logs that wait on, a pool of several drives is too slow for what arrives.
+/// The number of waiting logs from which on a pool of several drives is too slow for its input.
 const BACKLOG: u64 = 2;
 
 fn intake_warnings(intake: &IntakeStatus) -> Vec<Warning> {
@@ -298,7 +298,7 @@ fn intake_warnings(intake: &IntakeStatus) -> Vec<Warning> {
     warnings
 }
 
-/// The pool's drives do not start or stop, or do not keep up.
+/// Drives of the pool that do not start or stop, or do not keep up.
 fn intake_work(intake: &IntakeStatus) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for (drive, failure) in intake.drives.iter().filter_map(|drive| Some((drive, drive.power_failure.as_ref()?))) {
@@ -316,7 +316,7 @@ fn intake_work(intake: &IntakeStatus) -> Vec<Warning> {
     warnings
 }
 
-/// Drives that cannot be used of which a status says why; `drive list` says it of all.
+/// Unusable drives for which a status names the reason; `drive list` names it for all.
 const ABSENCES_NAMED: usize = 5;
 
 /// Warnings for drives that could not be used when they were last tried, or not be written to.
@@ -331,7 +331,7 @@ pub(super) fn unusable_drives(context: &Context) -> Vec<Warning> {
     warnings
 }
 
-/// A warning for the drives that can be read, and did not take the last stack that was to be written to them.
+/// A warning for the drives that can be read, but did not take the last stack that was to be written to them.
 fn refused_writes<'a>(refused: impl Iterator<Item = (&'a DriveId, &'a String)>) -> Option<Warning> {
     const NAMED: usize = 3;
     let refused: Vec<String> = refused.map(|(drive, reason)| format!("drive {} ({reason})", drive.0)).collect();
@@ -345,7 +345,7 @@ fn refused_writes<'a>(refused: impl Iterator<Item = (&'a DriveId, &'a String)>) 
     })
 }
 
-/// A warning for the drives that did not answer in time, the worst ones named.
+/// A warning for the drives that did not answer in time; the worst ones are named.
 pub(super) fn late_drives(late: &[(DriveId, u64)]) -> Option<Warning> {
     const NAMED: usize = 5;
     let mut worst = late.to_vec();
@@ -362,7 +362,7 @@ pub(super) fn late_drives(late: &[(DriveId, u64)]) -> Option<Warning> {
     })
 }
 
-/// Clients and rebuilds may start drives beyond the budget; that is said.
+/// A warning for starts beyond the budget, which clients and rebuilds may make.
 fn over_budget(status: &Status) -> Option<Warning> {
     let starts = status.totals.starts_over_budget;
     let starts = counted(Some(starts).filter(|starts| *starts > 0)?, "drive start");
@@ -399,7 +399,7 @@ fn rebuild_warnings(rebuild: &RebuildReport) -> Option<Warning> {
     what_lacks(rebuild)
 }
 
-/// What the blobs lack that cannot be rebuilt yet.
+/// The obstacles for the blobs that cannot be rebuilt yet.
 fn what_lacks(rebuild: &RebuildReport) -> Option<Warning> {
     let RebuildReport { drive, group, waiting_blobs, unplaced_blobs, .. } = rebuild;
     let unread_blobs = waiting_blobs.saturating_sub(*unplaced_blobs);
@@ -428,7 +428,7 @@ fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Scrubs that are late, paused, or have found what is not repaired.
+/// Scrubs that are late, paused, or have findings that are not repaired.
 fn scrub_warnings(status: &Status) -> Vec<Warning> {
     let scrub = &status.scrub;
     let mut warnings = Vec::new();

@@ -1,4 +1,4 @@
-//! The server beside which a verification runs, and what the verification keeps of it.
+//! The server beside which a verification runs, and the verification's state for it.
 
 use super::report::Finding;
 use crate::context::Context;
@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Findings that wait to be fetched; then the verification waits.
+/// Number of unfetched findings at which the verification waits.
 const UNREAD_MAX: usize = 2_048;
 
 pub(super) const DRIVE: &str =
     "put the drive back, or mount it; if it will not come back, give it up with `larder drive fail`";
-/// Why a group is not looked at that is not to be woken.
+/// Why a group was skipped: it sleeps, and is not to be woken.
 pub const ASLEEP: &str = "asleep";
 
 /// The drives of a group, or the spares.
@@ -28,18 +28,18 @@ pub(super) struct GroupDrives {
 pub struct Serving {
     pub(super) context: Context,
     pub(super) world: WorldHandle,
-    /// True if groups that sleep are woken, one after another.
+    /// True if sleeping groups are woken, one after another.
     pub(super) wakes: bool,
     pub(super) findings: FindingQueue,
 }
 
 impl Serving {
-    /// Beside the server of this world; sleeping groups are woken if `wakes`.
+    /// A verification beside the server of this world; sleeping groups are woken if `wakes`.
     pub fn new(context: Context, world: WorldHandle, wakes: bool) -> Self {
         Self { context, world, wakes, findings: FindingQueue::default() }
     }
 
-    /// Where all findings can be fetched from; they wait until they are.
+    /// The queue from which all findings can be fetched; they wait there.
     pub fn findings(&self) -> FindingQueue {
         self.findings.clone()
     }
@@ -60,14 +60,14 @@ impl FindingQueue {
         self.0.findings.lock().push(finding.clone());
     }
 
-    /// Takes those that wait.
+    /// Takes all waiting findings.
     pub fn take(&self) -> Vec<Finding> {
         let taken = std::mem::take(&mut *self.0.findings.lock());
         self.0.fetched.notify_waiters();
         taken
     }
 
-    /// Waits until there are few.
+    /// Waits until there are few findings.
     pub(super) async fn room(&self) {
         loop {
             let fetched = self.0.fetched.notified();
@@ -79,19 +79,19 @@ impl FindingQueue {
     }
 }
 
-/// What a verification keeps beside a running server.
+/// The state of a verification beside a running server.
 #[derive(Default)]
 pub(super) struct Beside {
     /// The catalog as of one moment, while its records are compared.
     pub(super) view: Option<Catalog>,
-    /// The drives that are looked at, while the engine has the look in service.
+    /// The drives being inspected, while the engine has the inspection in service.
     pub(super) lent: Option<InspectedDrives>,
-    /// Drives that were not there when their group was looked at.
+    /// Drives that were absent when their group was inspected.
     pub(super) absent: BTreeSet<DriveId>,
-    /// Stacks that the scrub has found damaged: no other look at them is a second finding.
+    /// Stacks that the scrub found damaged: another look at them is not a second finding.
     pub(super) scrubbed: BTreeSet<(BlobId, u8)>,
-    /// Payload bytes of blobs that the scrub has found lost.
+    /// Payload bytes of blobs that the scrub found lost.
     pub(super) lost: BTreeMap<BlobId, Vec<(u64, u64)>>,
-    /// When the scrub was asked for, in modelled time.
+    /// When the scrub was requested, in modelled time.
     pub(super) asked: Option<Time>,
 }

@@ -1,19 +1,19 @@
-//! Blobs that cannot be read as a whole, gathered until their objects are looked up; and the sink of a payload that is
-//! only read to see if it can be.
+//! Blobs that cannot be read completely, gathered until their objects are looked up; and the sink of a payload that is
+//! read only to see if that succeeds.
 
 use catalog::Blob;
 use disk::stack::{PayloadSink, SinkClosed};
 use futures::future::BoxFuture;
 
-/// Blobs that are gathered before their objects are looked for.
+/// Blobs that are gathered before their objects are looked up.
 pub(super) const GATHERED_MAX: usize = 1_024;
 
-/// A blob that cannot be read as a whole, and what is found of its objects.
+/// A blob that cannot be read completely, and the findings about its objects.
 pub(super) struct LostBlob {
     pub(super) blob: Blob,
     pub(super) why: String,
     pub(super) mend: &'static str,
-    /// Drives that are away may bring back what is missing.
+    /// True if drives that are away may bring back the missing data.
     pub(super) may_come_back: bool,
     pub(super) lost: u64,
     pub(super) readable: u64,
@@ -33,7 +33,7 @@ impl LostBlob {
     }
 }
 
-/// Counts a payload and forgets it.
+/// Counts a payload and discards it.
 pub(super) struct DiscardedPayload(pub(super) u64);
 
 impl PayloadSink for DiscardedPayload {

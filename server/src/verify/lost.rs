@@ -1,10 +1,10 @@
-//! Objects of blobs with too many bad stacks, listed one by one: some stripes may be whole, and an object is lost only
-//! if its own are not.
+//! Objects of blobs with too many bad stacks, listed one by one: some stripes may be intact, and an object is lost only
+//! if its own stripes are not.
 //!
 //! Keys lead to blobs and not the other way round, so finding the objects of a blob takes a pass over all objects. One
 //! pass serves all bad blobs of a group, at most [`GATHERED_MAX`](super::gathered::GATHERED_MAX) and a page, so that a
-//! group is woken once. Objects come in key order, as they lie in packs, so most bytes are read once. No drive is
-//! borrowed from a running server meanwhile.
+//! group is woken once. Objects come in key order, the order in packs, so most bytes are read once. Meanwhile no drive
+//! is borrowed from a running server.
 
 use super::gathered::{DiscardedPayload, LostBlob};
 use super::{Finding, FindingKind, PAGE, Verification};
@@ -15,19 +15,19 @@ use model::BlobId;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Objects of a blob that are named in what is found of it.
+/// Objects of a blob that a finding about it names.
 const NAMED_MAX: usize = 5;
 const ANOTHER_COPY: &str = "nothing, if the server runs: it writes another copy by itself; until then `larder catalog \
                             backup` makes one in a file";
 
 impl Verification<'_> {
-    /// `blob` cannot be read as a whole. Its objects are listed with those of others.
+    /// Gathers `blob`, which cannot be read completely. Its objects are listed with those of other blobs.
     pub(super) fn lost_blob(&mut self, blob: &Blob, why: String, mend: &'static str, may_come_back: bool) {
         let names = Vec::new();
         self.lost.push(LostBlob { blob: blob.clone(), why, mend, may_come_back, lost: 0, readable: 0, names });
     }
 
-    /// Reports every object in the gathered blobs that cannot be read, and then the blobs.
+    /// Reports every unreadable object in the gathered blobs, and then the blobs.
     pub(super) async fn tell_lost(&mut self) -> Result<(), ServerError> {
         let gathered = std::mem::take(&mut self.lost).into_iter();
         let mut blobs: BTreeMap<BlobId, LostBlob> = gathered.map(|lost| (lost.blob.blob, lost)).collect();
@@ -80,7 +80,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Reads `blob` as a client's read would, if enough of its stacks can be opened and everything is to be read.
+    /// Reads `blob` as a client's read would, if enough of its stacks can be opened and the verification is deep.
     async fn reader(&self, blob: &Blob) -> Option<StackReader> {
         if !self.options.deep || self.ground.serving.is_some() {
             return None;

@@ -1,16 +1,15 @@
-//! `larder verify`: catalog, workshop and drives are held against each other.
+//! `larder verify`: compares catalog, workshop and drives with each other.
 //!
-//! 1. Every record of the catalog against every other that speaks of the same thing, and against the rack; all of them
-//!    against the digest that the catalog's file keeps of its keys.
+//! 1. Every record of the catalog against all others about the same thing, and against the rack; all of them against
+//!    the digest of keys in the catalog's file.
 //! 2. Every staged version against its file; every file of the workshop against the catalog.
-//! 3. Group by group, one of which is awake at a time, once: every blob against its stacks, every stack against the
-//!    blobs.
+//! 3. Group by group, each awake once and one at a time: every blob against its stacks, every stack against the blobs.
 //!
 //! The quick form reads the ends of files, the deep form everything.
 //!
 //! Invariants: nothing is changed; memory holds pages of the catalog, the slots of the staged files, the names on a
-//! drive, and the first findings (all of them are reported as they come); nobody else may change anything meanwhile,
-//! but the server beside which it runs (`serving.rs`).
+//! drive, and the first findings (all of them are reported as they come); nothing else may change the data meanwhile,
+//! except the server beside which the verification runs (`serving.rs`).
 
 mod beside;
 mod gathered;
@@ -43,10 +42,10 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use workshop::{SmallFiles, Staging};
 
-/// Records that are read at once.
+/// Records read at once.
 const PAGE: usize = 1_024;
 
-/// Files that are open on all drives together: well below the usual limit of a process.
+/// Open files on all drives together: well below the usual limit of a process.
 const OPEN_FILES: usize = 64;
 
 const RESTORE: &str = "restore the catalog from a backup that is as new as the workshop, or, while no server runs, \
@@ -56,28 +55,28 @@ const REPORT: &str = "keep a copy of the data directory, restore the catalog fro
 /// The progress of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// The catalog's records are compared, which takes as long as it takes.
+    /// The catalog's records are compared. The duration is not known.
     Catalog,
-    /// So many staged files are looked at next.
+    /// Staged files are checked next.
     Workshop {
         /// Their number.
         files: u64,
     },
-    /// So many blobs are looked at next.
+    /// Blobs are checked next.
     Rack {
         /// The number of blobs.
         blobs: u64,
-        /// In how many groups, each of which has to be awake once.
+        /// The number of groups that store them; each must be awake once.
         groups: u64,
     },
-    /// Beside a server: the groups are scrubbed, and so much is through, in thousandths.
+    /// Beside a server: the groups are scrubbed.
     Scrubbing {
-        /// The share.
+        /// The share that is done, in thousandths.
         permille: u64,
     },
-    /// One of them was looked at.
+    /// One file or blob was checked.
     Done,
-    /// Something is wrong. Every finding is reported by a step, as it comes; a report has only the first ones.
+    /// A fault was found. Every finding is reported as a step, as it comes; a report has only the first ones.
     Found(&'a Finding),
 }
 
@@ -91,26 +90,26 @@ pub struct Ground {
     pub catalog: Catalog,
     /// The staged files.
     pub staging: Staging,
-    /// The same, if small ones are records.
+    /// The same files, if small ones are records of a log.
     pub small: Option<Arc<SmallFiles>>,
-    /// The drive of the recalls; `None` beside a server, whose they are.
+    /// The drive of the recalls; `None` beside a server, which uses it.
     pub spool: Option<Arc<dyn Drive>>,
-    /// The drives of the rack. None beside a server, which lends its own, and none if they are not looked at.
+    /// The drives of the rack. `None` beside a server, which lends its own, or if drives are not to be inspected.
     pub drives: Option<Mutex<OfflineRack>>,
-    /// The server that serves all this meanwhile.
+    /// The server that uses all this meanwhile.
     pub serving: Option<Serving>,
 }
 
-/// Verifies the data directory `dir`, which no server holds. `watch` is notified of its progress.
+/// Verifies the data directory `dir`, which no server holds. `watch` is called with the progress.
 ///
 /// # Errors
-/// [`ServerError`] if nothing can be said. What is wrong is no error but a [`Finding`].
+/// [`ServerError`] if the verification fails. A fault in the data is not an error but a [`Finding`].
 pub fn verify_directory<'a>(
     dir: &'a DataDir,
     options: Options,
     watch: &'a (dyn Fn(Step<'_>) + Sync),
 ) -> BoxFuture<'a, Result<Report, ServerError>> {
-    // Boxed, so that it is compiled in this crate and not in that of its caller; as are those below it.
+    // Boxed, so that it and the futures below it are compiled in this crate and not in the caller's.
     Box::pin(open_and_verify(dir, options, watch))
 }
 
@@ -136,7 +135,7 @@ async fn open_and_verify(
     let open = |name: &str| -> Result<Arc<dyn Drive>, ServerError> {
         Ok(Arc::new(DirectoryDrive::open(dir.workshop().join(name))?))
     };
-    // A server claims its catalog after it has made the workshop: one that is claimed, and has none, has lost it.
+    // A server claims its catalog after it has made the workshop: a claimed catalog without one has lost it.
     let catalog = Catalog::open_read_only(store).await?;
     let claimed = catalog.rack_uuid().await?.is_some();
     if !claimed && catalog.incomplete().is_none() && !dir.workshop().join("staged").exists() {
@@ -183,7 +182,7 @@ pub async fn verify(
     }
     work.catalog().await?;
     let accounts = work.accounts().await?;
-    // What it has kept from being folded into the catalog's file may be.
+    // Releases the view, which has kept changes from being folded into the catalog's file.
     work.beside.view = None;
     work.workshop().await?;
     work.rack(accounts).await?;
@@ -200,15 +199,15 @@ struct Verification<'a> {
     ground: &'a Ground,
     options: Options,
     watch: &'a (dyn Fn(Step<'_>) + Sync),
-    /// Drives that failed for good.
+    /// Permanently failed drives.
     failed: BTreeSet<DriveId>,
-    /// Those that are awake, while no server runs.
+    /// Drives that are awake, while no server runs.
     awake: BTreeMap<DriveId, Arc<dyn Drive>>,
     /// Blobs whose objects are still to be listed.
     lost: Vec<gathered::LostBlob>,
-    /// Every blob number that this catalog ever gave out is below this.
+    /// Every blob number that this catalog ever assigned is below this.
     blobs_end: u64,
-    /// Nothing shows that the workshop or the rack was used with a newer catalog.
+    /// True if nothing shows that the workshop or the rack was used with a newer catalog.
     is_newest: bool,
     report: Report,
     beside: Beside,
@@ -242,7 +241,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// The audit of the records, of one moment.
+    /// The audit of the records, as of one moment.
     async fn audit(&mut self) -> Result<Audit, ServerError> {
         if self.ground.serving.is_none() {
             return Ok(self.ground.catalog.audit().await?);
@@ -252,7 +251,7 @@ impl Verification<'_> {
         Ok(view.audit().await?)
     }
 
-    /// True if the catalog's file is damaged in itself, beside a server; without one that was looked at first of all.
+    /// True if the catalog's file itself is damaged, beside a server; without one it was checked first.
     async fn page_faults(&mut self) -> Result<bool, ServerError> {
         if self.ground.serving.is_none() {
             return Ok(false);
@@ -269,7 +268,7 @@ impl Verification<'_> {
         self.beside.view.as_ref().unwrap_or(&self.ground.catalog)
     }
 
-    /// Something is wrong.
+    /// Reports a fault.
     fn found(&mut self, finding: Finding) {
         (self.watch)(Step::Found(&finding));
         if let Some(serving) = &self.ground.serving {
@@ -278,7 +277,7 @@ impl Verification<'_> {
         self.report.found(finding);
     }
 
-    /// The name of the object whose version this is, if it is in the workshop.
+    /// The name of the object with this version, if it is in the workshop.
     async fn object_of(&self, version: catalog::VersionId) -> Option<String> {
         let (bucket, key) = self.ground.catalog.owner_in_workshop(version).await.ok()??;
         Some(format!("s3://{bucket}/{key}"))

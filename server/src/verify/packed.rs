@@ -1,6 +1,6 @@
-//! The members of a pack against the objects that live in it: what the index of the pack says of each, and what the
-//! catalog does. What may change after an object was packed (headers, metadata, tags, its ACL, its name when a
-//! repartition publishes it) is not compared.
+//! Compares the members of a pack with the objects that live in it: the index of the pack with the catalog. Attributes
+//! that may change after an object was packed (headers, metadata, tags, its ACL, its name when a repartition publishes
+//! it) are not compared.
 
 use super::PAGE;
 use crate::error::ServerError;
@@ -8,7 +8,7 @@ use catalog::{Catalog, ChecksumKind, Object, Place};
 use model::BlobId;
 use workshop::IndexEntry;
 
-/// What differs first between `index`, that of the pack in `blob`, and the objects of `catalog` that live there.
+/// The first difference between `index`, that of the pack in `blob`, and the objects of `catalog` that live there.
 pub(super) async fn unlike(
     catalog: &Catalog,
     blob: BlobId,
@@ -31,7 +31,7 @@ pub(super) async fn unlike(
     Ok(None)
 }
 
-/// What differs between a member of a pack and its object.
+/// A difference between a member of a pack and its object.
 fn difference(entry: &IndexEntry, object: &Object) -> Option<String> {
     let packed = &entry.object;
     if packed.etag != object.etag {

@@ -1,9 +1,9 @@
 //! The rack against the catalog: every blob has its stacks, every stack its blob, and no drive holds more than it can.
 //!
-//! Stacks on drives that failed for good are not expected; they wait for being rebuilt. Nor are those that were on a
+//! Stacks on permanently failed drives are not expected; they wait for their rebuild. Nor are stacks that were on a
 //! drive before it was replaced.
 //!
-//! A blob is looked at where its first stack lies, so each is looked at once and whole groups follow each other.
+//! A blob is inspected with the drive of its first stack, so each is inspected once and whole groups follow each other.
 
 use super::beside::{DRIVE, GroupDrives};
 use super::gathered::{DiscardedPayload, GATHERED_MAX};
@@ -25,11 +25,11 @@ use workshop::IndexEntry;
 
 /// Blobs whose stacks' ends are read at once.
 const AT_ONCE: usize = 4;
-/// Blobs that are looked at while the drives of a group are borrowed from a running server.
+/// Blobs that are inspected while the drives of a group are borrowed from a running server.
 const LOOK_BLOBS: usize = 16;
 /// The longest index of a pack that is compared with the catalog.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
-/// Far above what any drive holds, and low enough for all lengths that follow from it.
+/// Far above what any drive holds, and low enough for all lengths computed from it.
 const PAYLOAD_BYTES_END: u64 = 1 << 56;
 
 const REWRITE: &str =
@@ -41,7 +41,7 @@ const UNKNOWN: &str = "keep it: it may belong to a newer catalog";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
 const DESCRIPTION: &str = "put the rack.toml back that the blob was written with";
 
-/// The drives as the catalog has them.
+/// The drives' contents according to the catalog.
 #[derive(Default)]
 pub(super) struct Accounts {
     /// Bytes of stacks by drive.
@@ -77,7 +77,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Wakes the drives of a group, but for those that failed for good, while no server runs.
+    /// Wakes the drives of a group, except permanently failed ones, while no server runs.
     async fn wake(&mut self, group: &GroupDrives) -> Result<(), ServerError> {
         let Some(rack) = &self.ground.drives else { return Ok(()) };
         let replacements = self.ground.catalog.replacements().await?;
@@ -102,7 +102,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Puts them to rest.
+    /// Puts the drives to rest.
     async fn rest(&mut self) {
         self.awake.clear();
         if let Some(rack) = &self.ground.drives {
@@ -110,7 +110,7 @@ impl Verification<'_> {
         }
     }
 
-    /// The blobs of a group. False if its drives cannot be looked at now, or not to the end.
+    /// Inspects the blobs of a group. False if its drives cannot be inspected now, or not completely.
     async fn blobs_in(&mut self, group: &GroupDrives) -> Result<bool, ServerError> {
         for &drive in &group.drives {
             if !self.blobs_of(group, drive).await? {
@@ -121,7 +121,7 @@ impl Verification<'_> {
         Ok(true)
     }
 
-    /// The files on the drives of a group.
+    /// Checks the files on the drives of a group.
     async fn files_in(&mut self, group: &GroupDrives) -> Result<(), ServerError> {
         for &drive in &group.drives {
             if !self.files_of(group, drive).await? {
@@ -131,7 +131,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Every blob's record against the rack, and what the blobs make together.
+    /// Compares every blob's record with the rack, and adds up the space of the blobs.
     pub(super) async fn accounts(&mut self) -> Result<Accounts, ServerError> {
         let layout = synthesise(&self.ground.rack)?;
         let mut accounts = Accounts::default();
@@ -165,7 +165,7 @@ impl Verification<'_> {
         Ok(accounts)
     }
 
-    /// The blobs whose first stack lies on `drive`. False if the drives cannot be looked at now.
+    /// Inspects the blobs whose first stack is on `drive`. False if the drives cannot be inspected now.
     async fn blobs_of(&mut self, group: &GroupDrives, drive: DriveId) -> Result<bool, ServerError> {
         let mut after = None;
         loop {
@@ -199,7 +199,7 @@ impl Verification<'_> {
             (this.watch)(Step::Done);
             Ok((blob, looked?))
         });
-        // A deep look fills all the buffers that a transfer may have.
+        // A deep inspection uses all the buffers that a transfer may have.
         let at_once = if self.options.deep { 1 } else { AT_ONCE };
         let looked: Vec<Result<_, ServerError>> = looked.buffered(at_once).collect().await;
         for looked in looked {
@@ -213,7 +213,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// `None` if there is nothing to expect of it: nothing lives in it, so that it may be half removed, or its record
+    /// `None` if nothing can be expected of the blob: no object lives in it, so it may be partly removed, or its record
     /// makes no sense.
     async fn look_at(&self, blob: &Blob) -> Result<Option<Looked>, ServerError> {
         if !self.ground.catalog.is_blob_living(blob.blob).await? || !makes_sense(blob) {
@@ -226,7 +226,7 @@ impl Verification<'_> {
             return Ok(Some(Looked { inspection, checked_bytes: 0, unlike: None }));
         }
         if self.ground.serving.is_some() {
-            // Its bytes were read by the scrub.
+            // The scrub has read its bytes.
             let inspection = stack::inspect(described, &drives).await;
             let is_read = inspection.payload.is_ok() && !self.beside.lost.contains_key(&blob.blob);
             let unlike = if is_read { self.compare_index(blob, &drives).await? } else { None };
@@ -250,7 +250,7 @@ impl Verification<'_> {
             format!("{bytes} of its {} bytes are lost", blob.payload_bytes)
         });
         let lost = payload.err().map(|error| error.to_string()).or(lost_in_scrub);
-        // A drive that failed for good does not come back, whether or not another is in its place.
+        // A permanently failed drive does not come back, even if another is in its place.
         let mut gone = BTreeSet::new();
         for (index, drive) in blob.drives.iter().enumerate().filter(|_| !flaws.is_empty()) {
             if self.ground.catalog.is_stack_lost(*drive, blob.blob).await? {
@@ -263,7 +263,7 @@ impl Verification<'_> {
         for (index, flaw) in flaws {
             let drive = blob.drives[usize::from(index)];
             if self.beside.scrubbed.contains(&(blob.blob, index)) {
-                continue; // it is among the findings
+                continue; // it was reported already
             }
             if lost.is_none() && failed(index) {
                 self.report.rack.stacks_to_rebuild += 1;
@@ -304,8 +304,8 @@ impl Verification<'_> {
         stack::Blob { rack: self.ground.rack_uuid, id: blob.blob, code: blob.code(), payload_bytes: blob.payload_bytes }
     }
 
-    /// The files on `drive`, each of which must belong to a blob that lies there. False if the drives of its group
-    /// cannot be looked at now. Between two pages of names they go back.
+    /// Checks the files on `drive`: each must belong to a blob with a stack there. False if the drives of its group
+    /// cannot be inspected now. Between two pages of names the drives are released.
     async fn files_of(&mut self, group: &GroupDrives, id: DriveId) -> Result<bool, ServerError> {
         if !self.borrow(group).await? {
             return Ok(false);
@@ -335,7 +335,7 @@ impl Verification<'_> {
         Ok(true)
     }
 
-    /// The files of these `names` on a drive.
+    /// Checks the files with these `names` on a drive.
     async fn some_files_of(
         &mut self,
         (id, drive): (DriveId, &dyn Drive),
@@ -359,8 +359,8 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// A stack that was regenerated beside a damaged one, when the server ended: the next repair or scrub of the blob
-    /// removes it, if the catalog knows of it.
+    /// Checks a stack that was being regenerated beside a damaged one when the server ended: the next repair or scrub
+    /// of the blob removes it, if the catalog knows it.
     async fn spare_file(
         &mut self,
         (id, drive): (DriveId, &dyn Drive),
@@ -394,7 +394,7 @@ impl Verification<'_> {
         }) else {
             return Ok(());
         };
-        // Only what is deleted in the newest catalog is deleted for certain: versions never come back.
+        // Only the newest catalog shows for certain that a blob is deleted: versions never come back.
         let is_deleted = match &known {
             Known::Blob(blob) if blob.drives.get(usize::from(index)) != Some(&id) => {
                 self.is_newest && !self.ground.catalog.is_blob_living(blob.blob).await?
@@ -403,14 +403,14 @@ impl Verification<'_> {
         };
         let why = match known {
             Known::Damaged => return Ok(()),
-            // It is given up by the next start, and reclaimed as any other.
+            // The next start gives it up, and it is reclaimed like any other.
             Known::Begun(blob) if blob.drives.get(usize::from(index)) == Some(&id) => return Ok(()),
             Known::Blob(blob) if blob.drives.get(usize::from(index)) == Some(&id) => {
                 self.report.rack.stacks += 1;
                 self.report.rack.stack_bytes += bytes;
                 return Ok(());
             }
-            // A rebuild got so far when the server ended; it removes this before it begins anew.
+            // A rebuild had written this when the server ended; it removes the stack before it starts again.
             Known::Blob(blob) if self.is_rebuilt(&blob, index).await => {
                 self.report.leftovers.rebuilt_stacks += 1;
                 return Ok(());
@@ -432,18 +432,19 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// True if a file was removed after it was listed: beside a server that is no finding.
+    /// True if a file was removed after it was listed; that is no finding beside a server.
     async fn is_gone(&self, drive: &dyn Drive, name: &FileName) -> bool {
         self.ground.serving.is_some() && matches!(drive.len(name).await, Err(disk::DriveError::NotFound(_)))
     }
 
-    /// True if stack `index` of `blob` lay on a drive that failed for good, and waits for being rebuilt elsewhere.
+    /// True if stack `index` of `blob` was on a permanently failed drive, and waits to be rebuilt elsewhere.
     async fn is_rebuilt(&self, blob: &Blob, index: u8) -> bool {
         let Some(drive) = blob.drives.get(usize::from(index)) else { return false };
         self.ground.catalog.is_stack_lost(*drive, blob.blob).await.unwrap_or(false)
     }
 
-    /// The index of the pack in `blob` against the members that live there. What differs first, in words.
+    /// Compares the index of the pack in `blob` with the members that live there. Returns the first difference, in
+    /// words.
     async fn compare_index(
         &self,
         blob: &Blob,
@@ -479,31 +480,31 @@ impl Verification<'_> {
     }
 }
 
-/// The outcome of a look at a blob.
+/// The result of inspecting a blob.
 struct Looked {
     inspection: Inspection,
     checked_bytes: u64,
-    /// The disagreements of the pack and the catalog.
+    /// The first difference between the pack and the catalog.
     unlike: Option<String>,
 }
 
 impl Looked {
-    /// Nothing is wrong.
+    /// True if nothing is wrong.
     fn is_good(&self) -> bool {
         let Inspection { flaws, payload } = &self.inspection;
         flaws.is_empty() && payload.is_ok() && self.unlike.is_none()
     }
 }
 
-/// True if `index`, which is in the order of offsets, has `member` where the catalog has it.
+/// True if `index`, which is sorted by offset, has `member` where the catalog has it.
 fn has(index: &[IndexEntry], member: &Member) -> bool {
     let first = index.partition_point(|entry| entry.offset < member.offset);
-    // Members of no bytes share their offset with the next one.
+    // Members of length 0 share their offset with the next one.
     let mut there = index[first..].iter().take_while(|entry| entry.offset == member.offset);
     there.any(|entry| entry.object.version == member.version && entry.object.bytes == member.bytes)
 }
 
-/// True if the lengths in the record of `blob` can be those of stacks at all.
+/// True if the lengths in the record of `blob` are possible for stacks.
 fn makes_sense(blob: &Blob) -> bool {
     let code = blob.code();
     code.data >= 1
@@ -515,7 +516,7 @@ fn makes_sense(blob: &Blob) -> bool {
         && blob.stack_bytes == stack::stack_bytes(code, blob.payload_bytes)
 }
 
-/// The contradiction between the record of `blob` and the rack, if there is one.
+/// The contradiction between the record of `blob` and the rack; `None` if they agree.
 fn misfit(blob: &Blob, layout: &Layout) -> Option<String> {
     if !makes_sense(blob) {
         return Some(format!("the record of blob {} says what no blob can be", blob.blob));

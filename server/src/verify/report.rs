@@ -4,15 +4,15 @@ use catalog::Audit;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Findings that are listed one by one; more are only counted.
+/// Maximum number of findings that a report lists; more are only counted.
 const TOLD_MAX: usize = 1_000;
 
 /// The extent of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// True if drives of the rack are looked at, for which their groups have to be awake.
+    /// True if drives of the rack are inspected, for which their groups must be awake.
     pub drives: bool,
-    /// True if everything is read, rather than the ends of files.
+    /// True if everything is read, not only the ends of files.
     pub deep: bool,
 }
 
@@ -40,30 +40,30 @@ pub enum FindingKind {
     StackBad,
     /// Too many stacks of a blob are bad: its objects are lost, or some of them.
     BlobLost,
-    /// An object of such a blob that cannot be read.
+    /// An object of a lost blob, which cannot be read.
     ObjectLost,
-    /// Too many drives of a blob cannot be used: its objects can be read again when they are back.
+    /// Too many drives of a blob cannot be used: its objects are readable again when they are back.
     BlobUnavailable,
-    /// An object of such a blob.
+    /// An object of an unavailable blob.
     ObjectUnavailable,
-    /// The payload of a blob is not what the catalog says it holds.
+    /// The payload of a blob differs from its contents in the catalog.
     PayloadUnlike,
     /// A stack that the catalog shows not to be needed: leaked space.
     Orphan,
-    /// A stack or a staged file that this catalog does not know. A newer one may.
+    /// A stack or a staged file that this catalog does not know. A newer catalog may know it.
     Unknown,
     /// More bytes are accounted to a drive than it holds.
     Accounts,
 }
 
-/// Something that is wrong.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// Its kind.
     pub kind: FindingKind,
     /// The finding, in words.
     pub what: String,
-    /// The mend.
+    /// The fix.
     pub mend: Cow<'static, str>,
     /// The object it is about, as `s3://bucket/key`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,7 +102,7 @@ impl Finding {
     }
 }
 
-/// Files of the workshop that were looked at.
+/// Checked files of the workshop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkshopCounts {
     /// Staged files that belong to an object or an upload.
@@ -113,44 +113,44 @@ pub struct WorkshopCounts {
     pub checked_bytes: u64,
 }
 
-/// Stacks of the rack that were looked at.
+/// Checked stacks of the rack.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RackCounts {
-    /// True if the drives were looked at, at all.
+    /// True if any drives were inspected.
     pub drives_read: bool,
-    /// Groups with blobs: so many wakes it takes to look at all drives.
+    /// Groups with blobs: the number of wakes that it takes to inspect all drives.
     pub groups: u64,
     /// Stacks that belong to a blob.
     pub stacks: u64,
-    /// Bytes that those take on the drives.
+    /// Bytes that they take on the drives.
     pub stack_bytes: u64,
-    /// Bytes that they take by the catalog: more where dead blobs are half removed or were half written.
+    /// Bytes that they take according to the catalog: more if dead blobs are partly removed or partly written.
     pub accounted_bytes: u64,
-    /// Stacks that lay on drives which failed for good, and wait for being rebuilt.
+    /// Stacks that were on permanently failed drives, and wait to be rebuilt.
     pub stacks_to_rebuild: u64,
-    /// Objects that cannot be read, since too many stacks of their blobs are bad where they lie.
+    /// Objects that cannot be read, since too many stacks of their blobs are bad on their drives.
     pub lost_objects: u64,
-    /// Objects that can be read again when drives are back.
+    /// Objects that are readable again when drives are back.
     pub unavailable_objects: u64,
     /// Payload bytes that were read and compared with all their checksums: all of them in the deep form.
     pub checked_bytes: u64,
-    /// Groups of which not all drives were looked at, beside a running server.
+    /// Groups with drives that were not inspected, beside a running server.
     pub skipped: Vec<SkippedGroup>,
 }
 
-/// A group that was not looked at, or not to its end.
+/// A group that was not inspected, or not completely.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedGroup {
     /// The group.
     pub group: u32,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// Leftovers of a server that ended in a crash, which the next start removes. Nothing is wrong with them.
+/// Leftovers of a server that crashed, which the next start removes. They are no faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftovers {
-    /// Staged files of no object that the next start, or the one behind it, takes away.
+    /// Staged files of no object, which the next start or the one after it removes.
     pub staged_files: u64,
     /// Bytes that they take.
     pub staged_bytes: u64,
@@ -158,7 +158,7 @@ pub struct Leftovers {
     pub spool_files: u64,
     /// Blobs that were being written.
     pub unfinished_blobs: u64,
-    /// Stacks that were being rebuilt; they are removed when they are rebuilt anew.
+    /// Stacks that were being rebuilt; they are removed before their next rebuild.
     pub rebuilt_stacks: u64,
 }
 
@@ -169,13 +169,13 @@ pub struct Report {
     pub clean: bool,
     /// The number of findings.
     pub finding_count: u64,
-    /// The first of them, lost objects left out: there may be any number.
+    /// The first of them, without lost objects, whose number has no limit.
     pub findings: Vec<Finding>,
     /// Records of the catalog.
     pub catalog: Audit,
-    /// Files of the workshop that were looked at.
+    /// Checked files of the workshop.
     pub workshop: WorkshopCounts,
-    /// Stacks of the rack that were looked at.
+    /// Checked stacks of the rack.
     pub rack: RackCounts,
     /// Leftovers that the next start removes.
     pub leftovers: Leftovers,
@@ -192,36 +192,36 @@ impl Report {
     }
 }
 
-/// How far a verification beside a running server is.
+/// The progress of a verification beside a running server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerifyPhase {
     /// The catalog's records are compared.
     #[default]
     Catalog,
-    /// Staged files are looked at.
+    /// Staged files are checked.
     Workshop {
-        /// So many of them are done.
+        /// Files that are done.
         done: u64,
-        /// Of so many.
+        /// All files.
         files: u64,
     },
-    /// Drives are looked at.
+    /// Drives are inspected.
     Rack {
         /// Blobs that are done.
         done: u64,
-        /// Of so many.
+        /// All blobs.
         blobs: u64,
-        /// In so many groups.
+        /// The number of their groups.
         groups: u64,
     },
-    /// Drives are looked at, and the scrub of a group is waited for.
+    /// Drives are inspected, and the verification waits for the scrub of a group.
     Scrub {
         /// Blobs that are done.
         done: u64,
-        /// Of so many.
+        /// All blobs.
         blobs: u64,
-        /// In so many groups.
+        /// The number of their groups.
         groups: u64,
         /// The share of all bytes that the scrubs have covered, in thousandths.
         permille: u64,
@@ -233,27 +233,27 @@ pub enum VerifyPhase {
 pub struct VerifyProgress {
     /// Its number.
     pub number: u64,
-    /// How far it is.
+    /// Its progress.
     pub phase: VerifyPhase,
-    /// What was found since the last answer.
+    /// Findings since the last answer.
     pub findings: Vec<Finding>,
-    /// Everything but the findings, once it is over.
+    /// Everything but the findings, once it has ended.
     pub report: Option<Report>,
-    /// Why it could not come to its end, if it could not.
+    /// The error that ended it early, if any.
     pub error: Option<String>,
 }
 
 /// A command about verifications of a running server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerifyRequest {
-    /// Begin one.
+    /// Start one.
     Begin {
         /// Its extent.
         options: Options,
         /// True if groups that sleep are woken, one after another.
         wakes: bool,
     },
-    /// Say how far it is.
+    /// Report its progress.
     Look(u64),
     /// End it.
     End(u64),

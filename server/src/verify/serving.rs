@@ -1,12 +1,12 @@
-//! A verification beside the server that serves what is verified.
+//! A verification beside the server that uses the verified data.
 //!
-//! - Records are held against each other in a view of the catalog, which is of one moment.
-//! - Files are held against the catalog as it is now: a file is looked at first, and the catalog is asked once more for
-//!   what seems to be wrong. Bytes are freed only after the catalog has let go of them, and made only after it knows of
-//!   them, so that what is wrong behind both looks is wrong.
-//! - Drives are looked at group by group, when the engine has a look in service, a few blobs at a time.
-//! - The deep form has the engine scrub every group now; what that finds is what is wrong with the stacks. It repairs
-//!   what it can.
+//! - Records are compared with each other in a view of the catalog at one moment.
+//! - Files are compared with the present catalog: a file is checked first, and the catalog is asked again about an
+//!   apparent fault. Bytes are freed only after the catalog has released them, and written only after it has recorded
+//!   them, so a fault that both lookups show is real.
+//! - Drives are inspected group by group, when the engine has an inspection in service, a few blobs at a time.
+//! - The deep form has the engine scrub every group now. The findings of the scrub are the faults of the stacks; it
+//!   repairs what it can.
 
 use super::beside::{ASLEEP, DRIVE, GroupDrives};
 use super::report::SkippedGroup;
@@ -19,16 +19,16 @@ use engine::scrub::ScrubView;
 use model::{DriveId, GroupId};
 use std::time::Duration;
 
-/// Records that are read at once.
+/// Records read at once.
 const PAGE: usize = 1_024;
-/// The interval of looking how far scrubs are.
+/// The interval for checking the progress of scrubs.
 const LOOK: Duration = Duration::from_millis(200);
 
 const AGAIN: &str = "it is being regenerated; `larder scrub status` shows when it is good again";
 const REPAIRED: &str = "nothing: it is repaired, and is as it was written";
 
 impl Verification<'_> {
-    /// The catalog, as it is now, knows the stacks of `blob` where they were looked for, and something lives in it.
+    /// True if the present catalog has the stacks of `blob` where they were looked for, and an object lives in it.
     pub(super) async fn is_still_so(&self, blob: &Blob) -> Result<bool, ServerError> {
         if self.ground.serving.is_none() {
             return Ok(true);
@@ -37,14 +37,14 @@ impl Verification<'_> {
         Ok(there && self.ground.catalog.is_blob_living(blob.blob).await?)
     }
 
-    /// Waits until there is room for findings, if somebody fetches them.
+    /// Waits until there is room for findings, if a client fetches them.
     pub(super) async fn room(&self) {
         if let Some(serving) = &self.ground.serving {
             serving.findings.room().await;
         }
     }
 
-    /// Borrows the drives of `group` for a moment. False if that may not be now: it is noted.
+    /// Borrows the drives of `group` for a moment. False if that is not possible now, which the report records.
     pub(super) async fn borrow(&mut self, group: &GroupDrives) -> Result<bool, ServerError> {
         let Some(serving) = &self.ground.serving else { return Ok(true) };
         self.room().await;
@@ -71,7 +71,7 @@ impl Verification<'_> {
         }
     }
 
-    /// The drives go back: others may have them.
+    /// Returns the drives, so that others can use them.
     pub(super) fn give_back(&mut self) {
         self.beside.lent = None;
     }
@@ -87,7 +87,7 @@ impl Verification<'_> {
         self.found(Finding::new(FindingKind::DriveUnusable, format!("drive {drive}: {reason}"), DRIVE).drive(drive));
     }
 
-    /// Has every group scrubbed, beside a server and in the deep form.
+    /// Requests a scrub of every group, beside a server and in the deep form.
     pub(super) async fn begin_scrub(&mut self) -> Result<(), ServerError> {
         let Some(serving) = self.ground.serving.as_ref().filter(|_| self.options.deep) else { return Ok(()) };
         let now = serving.world.ask(|_, now| now).await.ok_or_else(stopping)?;
@@ -96,19 +96,19 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// The group of `left` that is looked at next: the first, or the first that is scrubbed. `None` if none is left.
+    /// The next group of `left` to inspect: the first, or the first that is scrubbed. `None` if none is left.
     pub(super) async fn next_group(&mut self, left: &mut Vec<GroupDrives>) -> Result<Option<GroupDrives>, ServerError> {
         let Some((serving, asked)) = self.ground.serving.as_ref().zip(self.beside.asked) else {
             return Ok(if left.is_empty() { None } else { Some(left.remove(0)) });
         };
-        // Spares hold nothing that is read, and have no group that could be awake.
+        // Spares have no data to read, and no group that could be awake.
         left.retain(|group| group.group.is_some());
         while !left.is_empty() {
             let views: Vec<ScrubView> =
                 serving.world.ask(|rack, now| rack.scrubs(now).collect()).await.ok_or_else(stopping)?;
             let is_done = |group: &GroupDrives| {
                 let view = views.iter().find(|view| Some(view.group) == group.group);
-                // A group that another server has is its to scrub.
+                // A group of another server is scrubbed by that server.
                 view.is_none_or(|view| view.pass.complete && view.pass.began >= asked)
             };
             if let Some(at) = left.iter().position(is_done) {
@@ -125,7 +125,7 @@ impl Verification<'_> {
         Ok(None)
     }
 
-    /// What the scrub of `group` has found.
+    /// Records the findings of the scrub of `group`.
     async fn scrubbed(&mut self, group: GroupId) -> Result<(), ServerError> {
         let mut after = None;
         loop {

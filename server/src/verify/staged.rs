@@ -9,7 +9,7 @@ use lineage::{RunStamp, Sequence, is_newer_than};
 use std::collections::BTreeSet;
 use workshop::{FormatError, Inventory, NamedSlot, ReadError, staged_file_name};
 
-/// Staged files that are opened at once.
+/// Staged files opened at once.
 const AT_ONCE: usize = 8;
 
 const LOST: &str = "the object's bytes are lost: put it again, or delete it";
@@ -20,9 +20,9 @@ const UNLISTED: &str = "put the objects again that are named as damaged, or dele
 const UNKNOWN: &str = "keep it: it may belong to a newer catalog; if there is none, remove it";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
 
-/// The finding on a staged file.
+/// The result of checking a staged file.
 enum StagedFinding {
-    /// It is good and takes so many bytes; so many of its payload were compared.
+    /// The file is good. It takes `charged_bytes`, and `checked_bytes` of its payload were compared.
     Good {
         charged_bytes: u64,
         checked_bytes: u64,
@@ -76,13 +76,13 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Slots of `page` that have no file any more though a running server has it open still.
+    /// Slots of `page` whose file is gone, although a running server still has it open.
     async fn unlinked(&self, inventory: &Inventory, page: &[StagedSlot]) -> Result<BTreeSet<u64>, ServerError> {
         let is_known = self.ground.serving.is_some() && inventory.unlisted.is_none();
         let Some(last) = inventory.slots.last().filter(|_| is_known) else {
             return Ok(BTreeSet::new());
         };
-        // Beyond the last are those that were staged since.
+        // Slots beyond the last were staged since.
         let missing = |slot: &u64| slot <= last && inventory.slots.binary_search(slot).is_err();
         let missing: BTreeSet<u64> = page.iter().map(|staged| staged.slot).filter(missing).collect();
         if missing.is_empty() {
@@ -125,7 +125,7 @@ impl Verification<'_> {
         }
     }
 
-    /// True if the catalog, as it is now, still has this slot for that version.
+    /// True if the present catalog still has this slot for that version.
     async fn lies_there(&self, staged: &StagedSlot) -> bool {
         if self.ground.serving.is_none() {
             return true;
@@ -136,7 +136,7 @@ impl Verification<'_> {
         match placed.filter(|placed| placed.object.version == version).map(|placed| placed.place) {
             Some(Place::Staged { slot }) => slot == staged.slot,
             Some(Place::Stored { .. }) => false,
-            // A part of it, or of an upload.
+            // A part of this object, or of an upload.
             Some(Place::Parts) | None => {
                 catalog.slots_of(version, Place::Parts).await.is_ok_and(|slots| slots.contains(&staged.slot))
             }
@@ -174,7 +174,7 @@ impl Verification<'_> {
         }
     }
 
-    /// The newest batch of the catalog. It is asked for after a stamp was read: beside a server both go on.
+    /// The newest batch of the catalog. It is read after the stamp: beside a server both advance.
     fn newest_sequence(&self) -> Sequence {
         match self.ground.serving {
             Some(_) => self.ground.catalog.sequence(),
@@ -182,7 +182,7 @@ impl Verification<'_> {
         }
     }
 
-    /// Files of no version: left by a crash, unless the catalog cannot have known them.
+    /// Checks files without a version: leftovers of a crash, unless the catalog cannot have known them.
     async fn unreferred(&mut self, slots: Vec<NamedSlot>) -> Result<(), ServerError> {
         let marked = self.ground.staging.marked_runs().await?;
         let evidence = catalog_age::evidence(&self.ground.catalog, marked).await?;
@@ -207,7 +207,7 @@ impl Verification<'_> {
                 self.found(Finding::new(FindingKind::ForeignCatalog, what, RESTORE).file(&name));
                 continue;
             }
-            // Files of a run that this catalog remembers, and unfinished ones, go; see `lineage`.
+            // Files of a run that this catalog remembers, and unfinished ones, are removed at a start; see `lineage`.
             let is_ours = self.is_newest && stamp.is_some_and(|stamp| runs.contains(&stamp.run));
             if !is_ours && is_finished {
                 let name = staged_file_name(slot);
@@ -216,7 +216,7 @@ impl Verification<'_> {
                 continue;
             }
             if self.ground.serving.is_some() {
-                continue; // it is being written, or freed; or it goes with the next start
+                continue; // it is being written or freed, or the next start removes it
             }
             self.report.leftovers.staged_files += 1;
             let bytes = self.ground.staging.charged_bytes(at).await?;

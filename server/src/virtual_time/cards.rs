@@ -1,10 +1,10 @@
 //! The network cards of the servers in virtual time: each sends one piece after another at its rate.
 //!
-//! A read's payload leaves by the cards of the servers that its drives hang on, in proportion to its streams. Every
-//! read has one piece under way, so those that share a card get equal parts of it.
+//! The payload of a read leaves by the cards of the servers to which its drives are attached, in proportion to its
+//! streams. Every read has one piece under way, so reads that share a card get equal parts of it.
 //!
-//! Invariant: a card never sends more than its rate times the time that has passed, but for what a timer of a
-//! millisecond makes late.
+//! Invariant: a card never sends more than its rate times the time that has passed, except for the lateness of a timer
+//! of a millisecond.
 
 use disk::Clock;
 use model::physics::Servers;
@@ -21,11 +21,11 @@ const TIMER: Duration = Duration::from_millis(1);
 pub struct CardSpec {
     /// Bytes/s of each; `None` is no limit.
     pub bytes_per_s: Option<u64>,
-    /// True if all servers share one.
+    /// True if all servers share one card.
     pub shared: bool,
 }
 
-/// The cards that a read is sent by, and of how many of its streams each has the payload.
+/// The cards that send a read, each with the number of the read's streams that it sends.
 pub(super) type Path = Vec<(usize, u64)>;
 
 /// The network cards.
@@ -33,7 +33,7 @@ pub(super) struct Cards {
     spec: CardSpec,
     clock: Arc<dyn Clock>,
     servers: Servers,
-    /// When each has sent what it was given.
+    /// The time when each has sent everything that it was given.
     free_at: Mutex<Vec<Time>>,
 }
 
@@ -66,7 +66,8 @@ impl Cards {
             self.clock.sleep_until(done).await;
         }
     }
-    /// Takes the cards of `path` for `bytes` bytes, after whatever they send already; returns when all have left.
+    /// Reserves the cards of `path` for `bytes` bytes, after all that they send already; returns the time when all have
+    /// left.
     fn reserve(&self, path: &Path, bytes: u64, (bytes_per_s, now): (u64, Time)) -> Time {
         let streams = path.iter().map(|(_, streams)| streams).sum::<u64>();
         let mut free_at = self.free_at.lock();

@@ -1,4 +1,4 @@
-//! The client of one read of a trace, and what is noted of all of them.
+//! The client of one read of a trace, and the records of all reads.
 
 use super::cards::{Cards, Path};
 use crate::world::TimedClient;
@@ -18,22 +18,22 @@ const REQUEST_BYTES: u64 = 8 << 20;
 /// The moments of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadMoments {
-    /// When it was taken out of its queue.
+    /// The moment when it was taken out of its queue.
     pub picked: Option<Time>,
-    /// When its client had the first bytes.
+    /// The moment when its client had the first bytes.
     pub first_byte: Option<Time>,
-    /// When it was over, if it was before the end.
+    /// The moment when it ended, if that was before the end of the run.
     pub ended: Option<Time>,
     /// True if it was refused or failed.
     pub refused: bool,
-    /// Pieces of its payload that were not what its blob's id makes.
+    /// Pieces of its payload that differ from the bytes that its blob's id generates.
     pub wrong_pieces: u64,
 }
 
 /// The moments of all reads.
 pub(super) struct ReadRecords {
     reads: Mutex<Vec<ReadMoments>>,
-    /// Reads that are not over.
+    /// Reads that have not ended.
     open: AtomicUsize,
     ended: Notify,
 }
@@ -48,7 +48,7 @@ impl ReadRecords {
         note(&mut self.reads.lock()[index]);
     }
 
-    /// Waits until every read is over.
+    /// Waits until every read has ended.
     pub(super) async fn all_ended(&self) {
         while self.open.load(Ordering::Relaxed) > 0 {
             self.ended.notified().await;
@@ -63,7 +63,7 @@ impl ReadRecords {
 /// The client of one read.
 pub(super) struct Client {
     pub(super) records: Arc<ReadRecords>,
-    /// The place of its read in the trace.
+    /// The index of its read in the trace.
     pub(super) index: usize,
     pub(super) with_payload: bool,
     pub(super) blob: BlobId,

@@ -1,11 +1,11 @@
-//! Checks of staged versions: a page of a pass is read, every byte compared with its checksum, and what is to move is
-//! kept in memory until its pack has it.
+//! Checks of staged versions: a page of a pass is read, and every byte is compared with its checksum. Versions that are
+//! to move stay in memory until they are in a pack.
 //!
-//! Staged files and the records of the log and its shelves are read alike: each is a slot of the staging area. Blocks
-//! take turns with clients by the pacer, as those of a migration write do.
+//! Staged files and the records of the log and its shelves are read alike: each is a slot of the staging area. The
+//! pacer has blocks take turns with clients, as it does for migration writes.
 //!
-//! Invariants: what is kept in memory was checked whole, and is at most what the engine gave room for; the place of a
-//! pass lies behind versions that were read or left out for a reason, and behind no other.
+//! Invariants: a version in memory was checked completely, and the total is within the room that the engine allowed.
+//! The cursor of a pass is after versions that were read, or skipped for a reason, and after no others.
 
 use super::listing::{Listed, StagedScan, listed};
 use super::operation::{CheckPlace, InMemory, StagedCursor};
@@ -29,7 +29,7 @@ pub(super) struct CheckScan {
     pub(super) load_limit_permille: Option<u32>,
 }
 
-/// A page of a pass as far as it has come.
+/// The part of a page that is checked.
 #[derive(Default)]
 struct Page {
     entries: Vec<CheckedEntry>,
@@ -103,7 +103,7 @@ impl World {
     }
 }
 
-/// How far the last pass had come, for the engine; `None` if there was none.
+/// The progress of the last pass, for the engine; `None` if there was no pass.
 pub(crate) async fn progress(context: &Context) -> Result<Option<CheckProgress>, CatalogError> {
     let record = context.catalog.checks().await?;
     Ok(record.map(|record| CheckProgress {
@@ -116,17 +116,17 @@ pub(crate) async fn progress(context: &Context) -> Result<Option<CheckProgress>,
     }))
 }
 
-/// Versions that are to be checked.
+/// Versions to check.
 struct Found {
     page: Vec<Listed>,
-    /// Where the first of them is looked for.
+    /// The cursor at which the page begins.
     from: Option<Cursor>,
-    /// Whether there are more behind them.
+    /// True if more versions follow.
     more: bool,
     taking: Option<StagedCursor>,
 }
 
-/// A page that was checked.
+/// A checked page.
 struct CheckedPage {
     page: Page,
     place: CheckPlace,
@@ -204,7 +204,7 @@ impl Scanner {
         }
         let mut examined = examine(&self.context, &version, reading.keeping(keep)).await?;
         if matches!(&examined, Examined::Bad(trouble) if trouble.own) {
-            // Once more, as migration does: a disk that fails a read may do the next one.
+            // Read it once more, as migration does: a disk that fails one read may succeed at the next.
             examined = examine(&self.context, &version, reading.keeping(keep)).await?;
         }
         let checked = match examined {

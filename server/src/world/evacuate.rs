@@ -1,12 +1,12 @@
-//! Evacuation of blobs that are dead for the most part: what still lives in one is copied back to the workshop.
+//! Evacuation of blobs that are mostly dead: their living members are copied back to the workshop.
 //!
-//! 1. The index of the pack says whose each member is; the catalog, which of them still live there.
-//! 2. Members that lie side by side are read by one operation, since a group reads whole stripes anyway.
-//! 3. Each version leaves the blob only when its copy is durable, so that an evacuation may end anywhere. Small ones
-//!    are copied some at a time, which the catalog makes durable by one sync.
+//! 1. The index of the pack names each member; the catalog knows which of them still live there.
+//! 2. Adjacent members are read by one operation, since a group reads whole stripes anyway.
+//! 3. Each version leaves the blob only when its copy is durable, so an evacuation may end at any point. Small copies
+//!    are made several at a time, which the catalog makes durable with one sync.
 //!
-//! Their bytes come from the drives through memory (`world/memory_read.rs`); the only file they are written to is the
-//! copy itself. None of these reads wakes a group: when it goes to sleep before all is copied, its next wake goes on.
+//! Their bytes come from the drives through memory (`world/memory_read.rs`); the copy itself is the only file written.
+//! None of these reads wakes a group: if it goes to sleep before everything is copied, its next wake continues.
 
 use super::memory_read::MemoryReads;
 use super::quarantine::quarantine;
@@ -22,10 +22,10 @@ use model::BlobId;
 use std::ops::Range;
 use workshop::{IndexEntry, PACK_FOOTER_BYTES, StagedWriter, decode_footer, decode_index};
 
-/// The longest index of a pack that is held in memory: a blob whose pack has a longer one is left as it is.
+/// The longest pack index that is held in memory: a blob with a longer one is not evacuated.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
 
-/// Members that are read at once, with what lies between them, in bytes.
+/// The bytes of members that are read at once, with the gaps between them.
 const RUN_BYTES_MAX: u64 = 8 << 20;
 
 /// Copies of one run that are made durable at once.
@@ -43,7 +43,7 @@ impl World {
             let reads = MemoryReads::new(context.clone(), handle.clone()).while_awake();
             let evacuation = BlobEvacuation { context: context.clone(), reads, handle: handle.clone() };
             let ran = evacuation.run(blob).await;
-            // The copies have to find their way back to the rack, however far this got.
+            // Even after a partial evacuation the copies must be migrated to the rack again.
             handle.report(Event::StagingChanged(usage_of(&context)));
             match ran {
                 Ok(versions) => tracing::info!(%blob, versions, "evacuated what still lived in a mostly dead blob"),
@@ -59,32 +59,32 @@ impl World {
     }
 }
 
-/// Copies what lives in a blob back to the workshop.
+/// Copies the living members of a blob back to the workshop.
 struct BlobEvacuation {
     context: Context,
     reads: MemoryReads,
     handle: WorldHandle,
 }
 
-/// A member that lives, and when it was staged first, in milliseconds of the Unix epoch.
+/// A living member, and when it was first staged, in milliseconds of the Unix epoch.
 type Living<'i> = (&'i IndexEntry, u64);
 
-/// Why an evacuation has ended before its end.
+/// Why an evacuation ended early.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
-    /// The group's next wake goes on.
+    /// The group's next wake continues.
     #[error("{}", .0.text())]
     Refused(Rejection),
     #[error("{0}")]
     Failed(String),
 }
 
-/// An error for which there is nothing but its text.
+/// An error that has nothing but its text.
 fn failed(error: impl std::fmt::Display) -> Ended {
     Ended::Failed(error.to_string())
 }
 
-/// Members side by side that are read at once: with gaps of at most `gap_bytes`, and [`RUN_BYTES_MAX`] in all.
+/// Adjacent members that are read at once: with gaps of at most `gap_bytes`, and [`RUN_BYTES_MAX`] in all.
 fn runs<'r, 'i>(living: &'r [Living<'i>], gap_bytes: u64) -> Vec<&'r [Living<'i>]> {
     let mut runs = Vec::new();
     let (mut rest, mut length) = (living, 0);
@@ -102,13 +102,13 @@ fn runs<'r, 'i>(living: &'r [Living<'i>], gap_bytes: u64) -> Vec<&'r [Living<'i>
     runs
 }
 
-/// Where a member ends in its payload.
+/// The end of a member in its payload.
 fn end_of(entry: &IndexEntry) -> u64 {
     entry.offset + entry.object.bytes
 }
 
 impl BlobEvacuation {
-    /// Copies all that lives in the blob; how many versions.
+    /// Copies all living members of the blob; returns the number of versions copied.
     async fn run(&self, id: BlobId) -> Result<u64, Ended> {
         let blob = self.context.catalog.blob(id).await.map_err(failed)?;
         let blob = blob.ok_or_else(|| failed("the blob is gone"))?;
@@ -123,7 +123,7 @@ impl BlobEvacuation {
         Ok(copied)
     }
 
-    /// Those of `page` that live in the blob and can be read, as far as is known.
+    /// The members in `page` that live in the blob and can be read, as far as is known.
     async fn living<'i>(&self, blob: &Blob, page: &'i [IndexEntry]) -> Result<Vec<Living<'i>>, Ended> {
         let at: Vec<_> = page.iter().map(|entry| (entry.bucket.as_str(), entry.key.as_str())).collect();
         let found = self.context.catalog.placed_objects(&at).await.map_err(failed)?;
@@ -164,7 +164,7 @@ impl BlobEvacuation {
         Ok(bytes)
     }
 
-    /// Copies the members of a run and moves them; how many did not go elsewhere meanwhile.
+    /// Copies the members of a run and moves them; returns the number that had not gone elsewhere meanwhile.
     async fn copy(&self, blob: &Blob, run: &[Living<'_>]) -> Result<u64, Ended> {
         if let [(only, staged_ms)] = run {
             return Ok(u64::from(self.one(blob, only, *staged_ms).await?));
@@ -174,7 +174,7 @@ impl BlobEvacuation {
         let begin = range.start;
         let bytes = match self.bytes(blob, range).await {
             Ok(bytes) => Bytes::from(bytes),
-            // Lost, and that is no reason to leave those where they are that are not.
+            // Some data is lost; copy the other members one by one.
             Err(Ended::Refused(Rejection::DataLost)) => {
                 for (entry, staged_ms) in run {
                     copied += u64::from(self.one(blob, entry, *staged_ms).await?);
@@ -188,7 +188,7 @@ impl BlobEvacuation {
             let of_it = bytes.slice((entry.offset - begin) as usize..(end_of(entry) - begin) as usize);
             copies.push(Box::pin(self.of_memory(blob, entry, of_it)));
         }
-        // All of them come to their end, whatever becomes of one.
+        // All copies finish, even if one of them fails.
         let copies = futures::stream::iter(copies).buffer_unordered(COPIES_AT_ONCE);
         let moved: Vec<Result<bool, Ended>> = copies.collect().await;
         for moved in moved {
@@ -197,7 +197,7 @@ impl BlobEvacuation {
         Ok(copied)
     }
 
-    /// Copies one member, whose bytes these are, and moves it. False if it was gone by then.
+    /// Copies one member from `bytes` and moves it. False if it was gone by then.
     async fn of_memory(&self, blob: &Blob, entry: &IndexEntry, bytes: Bytes) -> Result<bool, Ended> {
         let (slot, mut writer) = self.begin_copy(entry).await?;
         writer.write(&bytes).await.map_err(failed)?;
@@ -224,7 +224,7 @@ impl BlobEvacuation {
         self.end_copy(blob, entry, slot, writer).await
     }
 
-    /// The slot of a copy of a member, and its writer. A writer that is dropped leaves nothing.
+    /// The slot of a member's copy, and its writer. A writer that is dropped leaves nothing.
     async fn begin_copy(&self, entry: &IndexEntry) -> Result<(u64, StagedWriter), Ended> {
         let Context { catalog, staging, small, .. } = &self.context;
         let room = staging.reserve(entry.object.bytes).map_err(failed)?;
@@ -257,7 +257,7 @@ impl BlobEvacuation {
         };
         match &moved {
             Ok(Some(dead)) => self.handle.report(Event::SpaceDead { group: dead.group, bytes: dead.bytes }),
-            // Gone by then, or certainly not moved. After any other error it may be there all the same.
+            // Gone by then, or certainly not moved. After any other error it may have moved, so the copy stays.
             Ok(None) => staging.free(slot).await.map_err(failed)?,
             Err(error) if is_refusal(error) => staging.free(slot).await.map_err(failed)?,
             Err(_) => {}

@@ -1,10 +1,10 @@
-//! Freeing what has moved to the rack: the records of a pack's members leave the log by ranges of names, their files
-//! many at a time, with one sync of their directory.
+//! Frees the slots of versions that moved to the rack: the records of a pack's members leave the log by ranges of
+//! names, their files many at a time, with one sync of their directory.
 //!
-//! [`engine::forget`] decides which ranges; here the records between the first and the last member are listed page by
-//! page. Whatever is found there and did not move stays: it is too young, or somebody reads it, or it is dead and goes
-//! otherwise. What comes while the listing goes on has a number above all that moved. Nothing of this need be
-//! durable: what is there again after a crash is swept like what any crash has left.
+//! [`engine::forget`] chooses the ranges; this code lists the records between the first and the last member page by
+//! page. Other records found there stay: they are too young, or are being read, or are dead and removed otherwise.
+//! Records added during the listing have numbers above all that moved. None of this needs to be durable: a record that
+//! reappears after a crash is swept like the other leftovers of a crash.
 
 use crate::context::{Context, SmallObjects};
 use engine::forget::{Joins, Ranges};
@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::io;
 use workshop::{Leaving, NamedSlot, Removal, SmallRecord, SmallRecords};
 
-/// Records that are listed at once.
+/// Records listed at once.
 const PAGE: usize = 1024;
 
-/// Frees the slots of what moved, whose new place is durable.
+/// Frees the slots of versions that moved; their new place is durable.
 pub(super) async fn free_moved(context: &Context, moved: Vec<NamedSlot>) {
     let mut leaving = context.staging.leaving(&moved);
     if let Some(SmallObjects { files, .. }) = &context.small
@@ -28,7 +28,7 @@ pub(super) async fn free_moved(context: &Context, moved: Vec<NamedSlot>) {
     }
 }
 
-/// Removes those of `leaving` that are records.
+/// Removes the records in `leaving`.
 async fn forget(records: &dyn SmallRecords, leaving: &mut Leaving) -> io::Result<()> {
     let Some(first) = first_record(records, leaving.slots()).await?.filter(|_| records.are_all_known()) else {
         return Ok(());
@@ -44,7 +44,7 @@ async fn forget(records: &dyn SmallRecords, leaving: &mut Leaving) -> io::Result
         }
     }
     let (removals, gone) = forgetting.end();
-    // A drive may have failed meanwhile, and what it had was not listed.
+    // A drive may have failed meanwhile, so its records were not listed.
     if !records.are_all_known() {
         return Ok(());
     }
@@ -53,7 +53,7 @@ async fn forget(records: &dyn SmallRecords, leaving: &mut Leaving) -> io::Result
     Ok(())
 }
 
-/// The position of the first of `slots` that is a record.
+/// The position of the first record in `slots`.
 async fn first_record(records: &dyn SmallRecords, slots: &[NamedSlot]) -> io::Result<Option<usize>> {
     for (position, at) in slots.iter().enumerate() {
         if records.bytes(at).await?.is_some() {
@@ -63,7 +63,7 @@ async fn first_record(records: &dyn SmallRecords, slots: &[NamedSlot]) -> io::Re
     Ok(None)
 }
 
-/// The records of a pack, as they are found among others.
+/// Finds the records of a pack among others.
 struct Forgetting<'s> {
     /// Those that were not passed yet, in ascending order.
     slots: &'s [NamedSlot],
@@ -71,7 +71,7 @@ struct Forgetting<'s> {
     /// The open ranges: the first and the last record of each.
     open: Vec<(NamedSlot, NamedSlot)>,
     removals: Vec<Removal>,
-    /// The records that go, by slot, with their lengths in bytes.
+    /// Lengths in bytes of the records to remove, by slot.
     gone: HashMap<u64, u64>,
 }
 
@@ -81,7 +81,7 @@ impl<'s> Forgetting<'s> {
         Self { slots, ranges, open: Vec::new(), removals: Vec::new(), gone: HashMap::new() }
     }
 
-    /// The next record in order. False if there is no reason to go on.
+    /// Takes the next record in order. False if the scan may stop.
     fn pass(&mut self, SmallRecord { at, number, bytes }: SmallRecord) -> bool {
         let before = self.slots.partition_point(|slot| *slot < at);
         self.slots = &self.slots[before..];
@@ -109,7 +109,7 @@ impl<'s> Forgetting<'s> {
     }
 }
 
-/// A range of one record is no range: readers look at every range that was forgotten.
+/// A single record is not removed as a range: readers check every range that was forgotten.
 fn removal((first, last): (NamedSlot, NamedSlot), up_to: u64) -> Removal {
     if first == last { Removal::One(first) } else { Removal::Range { first, last, up_to } }
 }

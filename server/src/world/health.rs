@@ -1,4 +1,4 @@
-//! The health of drives: asked for while they are mounted anyway, remembered, and passed on to the engine.
+//! The health of drives: read while they are mounted anyway, recorded, and passed on to the engine.
 
 use super::state::World;
 use crate::context::Context;
@@ -8,7 +8,7 @@ use engine::Event;
 use model::{DriveId, Smart};
 
 impl World {
-    /// Asks `drive`, which is mounted, for its health. One that says nothing, or is asleep by now, is not answered for.
+    /// Reads the health of the mounted `drive`. Reports nothing if the drive has no health data, or is asleep by now.
     pub(super) fn read_health(&self, drive: DriveId) {
         let device = self.drive(drive);
         self.start_with(move |handle, context| async move {
@@ -25,8 +25,8 @@ impl World {
         });
     }
 
-    /// Remembers that `drive` is to be emptied, since it wears out, and reports it then. If that cannot be remembered,
-    /// it is asked for again.
+    /// Records that `drive` is to be emptied, since it wears out, and then reports that. If it cannot be recorded, the
+    /// engine asks again.
     pub(super) fn retire_worn(&self, drive: DriveId) {
         self.start_with(move |handle, context| async move {
             match context.catalog.retire_drive(drive, (context.wall)()).await {
@@ -40,7 +40,8 @@ impl World {
     }
 }
 
-/// Stores what `drive` said. What cannot be stored is not acted upon: after a restart it would not be known.
+/// Records the health of `drive`. `None` if that fails: it is not acted upon, since it would be unknown after a
+/// restart.
 async fn remembered(context: &Context, drive: DriveId, said: Smart) -> Option<DriveHealth> {
     let (read_ms, read_ns) = ((context.wall)(), context.clock.now().as_nanos());
     let health = DriveHealth { drive: drive.0, read_ms, read_ns, first_bad_sectors: 0, said };

@@ -1,5 +1,5 @@
-//! Looks at the drives of a group, for a verification: whoever looks holds them for as long as the engine has the look
-//! in service, in which nothing else changes the group.
+//! Inspections of the drives of a group, for a verification. The engine keeps an inspection in service while the caller
+//! holds the drives; nothing else changes the group meanwhile.
 
 use super::operation::{InspectAnswer, InspectedDrives, Operation};
 use super::state::{World, WorldHandle};
@@ -7,7 +7,7 @@ use engine::{DriveOutcome, DriveResult, Event, Outcome, PriorityClass, Rejection
 use model::{Attempt, DriveId, GroupId, OpId};
 use tokio::sync::oneshot;
 
-/// A look that is waited for.
+/// An inspection that the caller waits for.
 struct Waiting {
     world: WorldHandle,
     answered: oneshot::Receiver<Result<InspectedDrives, Rejection>>,
@@ -21,7 +21,7 @@ impl Drop for Waiting {
 }
 
 impl WorldHandle {
-    /// The drives of `group`, when it is their turn. Without `wakes`, only if the group is awake anyway.
+    /// The drives of `group`, when it is their turn. Without `wakes`, only while the group is awake anyway.
     ///
     /// # Errors
     /// [`Rejection`].
@@ -29,7 +29,7 @@ impl WorldHandle {
         let (answer, answered) = oneshot::channel();
         self.run(move |world| world.order_inspection(group, wakes, answer));
         let mut waiting = Waiting { world: self.clone(), answered };
-        // Nobody has answered: the world is no more.
+        // No answer: the world has ended.
         (&mut waiting.answered).await.unwrap_or(Err(Rejection::Closing))
     }
 }
@@ -52,7 +52,7 @@ impl World {
         let (held, let_go) = oneshot::channel();
         let lent = drives.iter().map(|drive| (*drive, self.drive(*drive))).collect();
         if let Some(answer) = answer {
-            // Whoever does not wait any more lets go at once.
+            // A caller that has stopped waiting releases the drives at once.
             let _ = answer.send(Ok(InspectedDrives::new(lent, held)));
         }
         self.start_with(move |handle, _| async move {
@@ -63,11 +63,11 @@ impl World {
         });
     }
 
-    /// A look is over, or was refused.
+    /// Ends an inspection; a caller that still waits gets the reason.
     pub(super) fn inspection_ended(answer: Option<InspectAnswer>, outcome: &Outcome) {
         let reason = match outcome {
             Outcome::Failed(reason) => *reason,
-            // Withdrawn: nobody waits.
+            // Withdrawn: no caller waits.
             _ => Rejection::QueueFull,
         };
         if let Some(answer) = answer {

@@ -1,8 +1,8 @@
 //! Listings of staged versions, in pages, for the engine's migrator.
 //!
-//! A listing begins by recording the reads that were counted so far and, if the engine asks for the first of the
-//! versions in the order of moving, by counting which those are: what is due by a rule, then what is cold, then what is
-//! hot, each in the order of [`MoveRank`]. The pages are in key order, and each version on them is judged anew.
+//! A listing first records the reads counted so far. If the engine asks for the first versions in the order of moving,
+//! it also counts which those are: versions that are due by a rule, then cold ones, then hot ones, each in the order of
+//! [`MoveRank`]. The pages are in key order, and each version on them is judged again.
 
 use super::operation::StagedCursor;
 use crate::context::Context;
@@ -15,7 +15,7 @@ use model::Time;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The staged versions that the engine asks for.
+/// The engine's query for staged versions.
 #[derive(Clone, Copy)]
 pub(super) struct StagedScan {
     pub(super) older_than: Duration,
@@ -26,17 +26,17 @@ pub(super) struct StagedScan {
     pub(super) limit: u32,
 }
 
-/// A staged version as it is listed.
+/// A listed version.
 pub(super) struct Listed {
     pub(super) version: Version,
     pub(super) entry: StagedEntry,
-    /// Whether it is what the engine asks for; nothing in quarantine is.
+    /// True if the query matches; never for a version in quarantine.
     pub(super) is_taken: bool,
     pub(super) is_quarantined: bool,
 }
 
-/// A page of the versions that the engine asks for, in a listing that goes on behind `go_on`, and where the next one
-/// does.
+/// A page of the versions that the engine asks for, and the cursor of the next page. Continues a listing at `go_on`, or
+/// begins one.
 pub(super) async fn list(
     context: &Context,
     thermometer: Arc<Thermometer>,
@@ -45,7 +45,7 @@ pub(super) async fn list(
 ) -> Result<(Vec<StagedEntry>, Option<StagedCursor>), CatalogError> {
     let lister = Lister { context, judge: Judge::now(context, thermometer), query };
     let cursor = lister.begin(go_on, None).await?;
-    // With rules the age of what is listed depends on each object.
+    // With rules, the age from which a version matches depends on the object.
     let is_ruled = lister.judge.thermometer.is_used();
     let when = if is_ruled { StagedWhen::until(u64::MAX) } else { cursor.when };
     let (page, next) = lister.page(cursor, when).await?;
@@ -53,7 +53,7 @@ pub(super) async fn list(
     Ok((entries, Some(next).filter(|next| next.after.is_some())))
 }
 
-/// A page of all versions, in a listing that goes on with `go_on` or else begins behind `from`.
+/// A page of all versions; continues a listing at `go_on`, or begins one after `from`.
 pub(super) async fn listed(
     context: &Context,
     thermometer: Arc<Thermometer>,
@@ -83,7 +83,7 @@ impl Lister<'_> {
         Ok(StagedCursor { when, selection, after: from.cloned() })
     }
 
-    /// A page of what was staged `among` these, and where the next one goes on.
+    /// A page of the versions staged `among` these times, and the cursor of the next page.
     async fn page(
         &self,
         StagedCursor { when, selection, after }: StagedCursor,
@@ -98,7 +98,7 @@ impl Lister<'_> {
             let Judged { heat, reads, .. } = judged;
             let is_through = reads.is_some_and(|reads| reads.is_through);
             let rank = rank(query.order, heat, version.staged_ms, is_through);
-            // Copies of the catalog are found again by the names of packs of their own.
+            // Copies of the catalog have their own packs, by whose names they are found.
             let is_movable = !is_quarantined && version.bucket != CATALOG_BUCKET;
             let is_taken = is_movable && takes(when, &selection, heat, (version.staged_ms, rank));
             Listed { entry: self.entry(&version, heat), version, is_taken, is_quarantined }
@@ -117,9 +117,9 @@ impl Lister<'_> {
     }
 }
 
-/// Whether a listing takes a version that was staged then, and has this rank.
+/// True if a listing takes a version with this time of staging and this rank.
 fn takes(when: StagedWhen, selection: &Selection, heat: Heat, (staged_ms, rank): (u64, MoveRank)) -> bool {
-    // What was staged in a future of which the clock has stepped back would be the last of all.
+    // A version staged in the future (the clock has stepped back since) would otherwise come last.
     let is_beyond = staged_ms > when.beyond_ms;
     match heat {
         Heat::Due(_) => true,
@@ -131,26 +131,25 @@ fn takes(when: StagedWhen, selection: &Selection, heat: Heat, (staged_ms, rank):
 
 fn when(context: &Context, query: StagedScan, now_ms: u64) -> StagedWhen {
     let age_ms = u64::try_from(context.clock.to_wall(query.older_than).as_millis()).unwrap_or(u64::MAX);
-    // What was staged further ahead than that: the clock has stepped back, and nobody knows for how long it has waited.
-    // It counts as old enough, or it would wait until the clock is there again.
+    // Staged further in the future than that: the clock has stepped back, and its waiting time is unknown. It counts as
+    // old enough; otherwise it would wait until the clock reaches that time again.
     StagedWhen { until_ms: now_ms.saturating_sub(age_ms), beyond_ms: now_ms.saturating_add(age_ms) }
 }
 
-/// How long a version has waited that was staged at `staged_ms`; one of the future for longer than any other.
+/// The age of a version staged at `staged_ms`; a version from the future is older than any other.
 fn age(staged_ms: u64, now_ms: u64) -> Duration {
     Duration::from_millis(now_ms.checked_sub(staged_ms).unwrap_or(now_ms))
 }
 
-/// The place of a version in the order of moving. Moments are compared and nothing else, so that their unit does not
-/// matter.
+/// The rank of a version in the order of moving. Only times are compared, so their unit does not matter.
 fn rank(order: MoveOrder, heat: Heat, staged_ms: u64, is_through: bool) -> MoveRank {
     let rank = MoveRank::new(order, is_through, Time::from_nanos(staged_ms));
     if heat == Heat::Hot { rank.hot() } else { rank }
 }
 
-/// Counts up to the last version that `query` takes.
+/// Counts versions up to the last one that `query` takes.
 async fn select(context: &Context, judge: &Judge, query: StagedScan) -> Result<Selection, CatalogError> {
-    // Versions in quarantine stay, and must not stand for others that can go.
+    // Versions in quarantine stay, and must not be counted in place of versions that can move.
     let stay_bytes = match query.coldest_bytes {
         Some(_) => context.catalog.unreadable_usage().await?.1,
         None => 0,
@@ -191,18 +190,18 @@ async fn select(context: &Context, judge: &Judge, query: StagedScan) -> Result<S
     Ok(selection)
 }
 
-/// Staged versions that are walked over.
+/// The staged versions to walk over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
-    /// Those that were read through.
+    /// Versions that were read through.
     Processed,
-    /// Those that were not.
+    /// All others.
     Others,
     /// All of them.
     All,
 }
 
-/// The walks, each oldest first, that one after the other are the order of moving: what is cold, then what is hot.
+/// The walks, each oldest first, that together are the order of moving: cold versions, then hot ones.
 fn walks(order: MoveOrder) -> Vec<(Heat, Which)> {
     let of_each: &[Which] = match order {
         MoveOrder::Processed => &[Which::Processed, Which::Others],
@@ -221,8 +220,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Gives `take` the temperature, the moment of staging and the length of each of these staged versions, until it
-    /// answers false.
+    /// Calls `take` with the temperature, the time of staging and the length of each of these staged versions, until it
+    /// returns false.
     async fn each(
         &self,
         which: Which,

@@ -1,8 +1,8 @@
-//! Blobs made of bytes in memory: written by an ordinary operation of the background priority class into a certain
-//! group, read back, and then committed together with the objects that lie in them.
+//! Blobs made from bytes in memory: written by an ordinary operation of the background priority class to a given group,
+//! read back, and then committed together with their objects.
 //!
-//! The order is that of a migration: intent, stacks, sync, read back, commit. Whatever fails before the commit leaves
-//! the stacks dead and nothing known; there is nothing to free after it.
+//! The order is that of a migration: intent, stacks, sync, read back, commit. After a failure before the commit the
+//! stacks are dead and no object is known. There is nothing to free after the commit.
 
 use super::operation::{MakeError, Making, Operation, Origin, WriteOrder, WrittenBlob};
 use super::outcome::give_up;
@@ -22,8 +22,8 @@ impl World {
         self.submit_write(None, pack, of, PinnedTo::Group(group));
     }
 
-    /// Submits the write of `pack`, under the number that the migrator gave it, or one of the world's own. That is
-    /// taken here and not before: the engine has the world's numbers go up in the order in which it hears of them.
+    /// Submits the write of `pack`, under the migrator's number or the next of the world's own. That number is taken
+    /// only here, since the engine must receive the world's numbers in ascending order.
     pub(super) fn submit_write(&mut self, migrators: Option<OpId>, pack: Arc<HeldPack>, of: Origin, pin: PinnedTo) {
         let job = match &of {
             Origin::Memory(making) => Some(making.job),
@@ -40,7 +40,7 @@ impl World {
         self.submit(job, Request { op, priority: PriorityClass::Background, overtake_limit: None, work });
     }
 
-    /// A blob of bytes in memory is written, or was given up.
+    /// Ends the write of a blob from memory: commits it, or reports the failure.
     pub(super) fn made(&mut self, pack: &HeldPack, making: Making, written: Option<WrittenBlob>, outcome: &Outcome) {
         let Making { keys, answer, .. } = making;
         let (Outcome::Written { group, drives }, Some(written)) = (outcome, written) else {

@@ -1,10 +1,10 @@
 //! Reads of blobs into memory, for evacuations and repartition jobs.
 //!
 //! A stream orders one operation at a time, which the engine queues like any other, and takes its bytes as the drives
-//! give them. [`engine::recall::MemoryRead`] says how long an operation is and what follows one that ended early.
-//! Bounds are those of `world/read.rs`; nothing lies on the workshop's disk.
+//! deliver them. [`engine::recall::MemoryRead`] determines the length of an operation, and what follows one that ended
+//! early. The limits are those of `world/read_target.rs`; nothing is written to the workshop's disk.
 //!
-//! A stream that is dropped withdraws what it has queued, and ends what it has in service.
+//! A stream that is dropped withdraws its queued operation, or ends the one in service.
 
 use super::read_target::MemorySink;
 use super::read_target::{ReadOrder, ReadTarget};
@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 
-/// Reads blobs into memory. A clone is another handle on the same.
+/// Reads blobs into memory. Clones are handles on the same reader.
 #[derive(Clone)]
 pub struct MemoryReads {
     context: Context,
@@ -35,8 +35,8 @@ impl MemoryReads {
         Self { context, world, job: None, while_awake: false }
     }
 
-    /// The same, of what is worth no wake of its group: a stream ends with [`Rejection::Asleep`] where it would need
-    /// one.
+    /// The same for data that is not worth a wake of its group: a stream ends with [`Rejection::Asleep`] where it would
+    /// need one.
     #[must_use]
     pub fn while_awake(&self) -> Self {
         Self { while_awake: true, ..self.clone() }
@@ -48,8 +48,8 @@ impl MemoryReads {
         Self { job: Some(job), ..self.clone() }
     }
 
-    /// The payload bytes `range` of `blob`, however long it takes. The stream ends after its first error, which says
-    /// why the rack does not give them. The blob is held as long as the stream is.
+    /// The payload bytes `range` of `blob`, without a time limit. The stream ends after its first error, the rack's
+    /// reason for not delivering them. The blob is held as long as the stream exists.
     pub fn stream(
         &self,
         blob: Blob,
@@ -77,8 +77,8 @@ impl MemoryReader {
         loop {
             if self.operation.is_none() {
                 let Some(range) = self.plan.next_operation() else { return Ok(None) };
-                // Who ordered the stream may have looked long ago: a job tries an object again that it opened before
-                // drives were given up and rebuilt.
+                // The caller may have looked the blob up long ago: a job retries an object that it opened before drives
+                // were given up and rebuilt.
                 self.blob = self.reads.context.as_it_lies(&self.blob).await;
                 self.operation = Some(self.order(range));
             }
@@ -93,7 +93,7 @@ impl MemoryReader {
             match (refused, self.plan.broken()) {
                 (Some(reason), _) => return Err(reason),
                 (None, Broken::OrderAnew) => {}
-                // Nobody has answered: the world is no more.
+                // No answer: the world has ended.
                 (None, Broken::GiveUp) => return Err(Rejection::Closing),
             }
         }

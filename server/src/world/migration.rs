@@ -1,8 +1,9 @@
-//! Migration: composing packs of what was listed (`listing.rs`), and what follows a written blob: commit, then free.
+//! Migration: composes packs of listed versions (`listing.rs`), and after the write of a blob commits it and frees
+//! them.
 //!
-//! The order is the promise: intent, stacks, sync, read back, commit, free. Whatever fails before the commit leaves the
-//! staged files as they were and the stacks dead; whatever fails after it leaves at worst a file that nobody refers
-//! to, which the next start sweeps away.
+//! The order is the guarantee: intent, stacks, sync, read back, commit, free. A failure before the commit leaves the
+//! staged files unchanged and the stacks dead. A failure after it leaves at worst a file that nothing refers to, which
+//! the next start removes.
 
 use super::freeing::free_moved;
 use super::listing::{StagedScan, list};
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use workshop::{HeldPack, NamedSlot, PackError, PackMember, PackPlan};
 
-/// More than the index and the footer of a pack of one member without metadata take.
+/// More than the index and the footer of a pack with one member without metadata take.
 const INDEX_BYTES: u64 = 4096;
 
 impl World {
@@ -47,7 +48,7 @@ impl World {
         self.apply(Event::StagedPage { attempt, entries, more });
     }
 
-    /// Composes a pack and writes it: as the write `op` of the migrator's, or else as one of the world's own.
+    /// Composes a pack and writes it: as the migrator's write `op`, or else as one of the world's own.
     pub(super) fn compose(&mut self, op: Option<OpId>, versions: Vec<u64>, pin: PinnedTo) {
         let versions: Vec<VersionId> = versions.into_iter().map(VersionId).collect();
         assert!(!versions.is_empty(), "a pack is made of something");
@@ -62,7 +63,7 @@ impl World {
         });
     }
 
-    /// Writes a copy of the catalog, without the migrator: `engine::snapshots` has decided it.
+    /// Writes a copy of the catalog, without the migrator; `engine::snapshots` has decided on it.
     pub(super) fn write_copy(&mut self, version: VersionId, bytes: u64, avoided: &[GroupId]) {
         if self.migrating.contains(&version) {
             return;
@@ -72,7 +73,7 @@ impl World {
         self.compose(None, vec![version.0], awake.map_or(PinnedTo::Anywhere, PinnedTo::Group));
     }
 
-    /// The versions of the write `of`, which is about to end, belong to the write `op` from now on.
+    /// Moves the versions of the write `of`, which is about to end, to the write `op`.
     pub(super) fn recompose(&mut self, op: OpId, of: OpId, pin: PinnedTo) {
         let versions = match self.operations.get_mut(&of) {
             Some(Operation::Write { of: Origin::Workshop(versions), .. }) => std::mem::take(versions),
@@ -102,7 +103,7 @@ impl World {
         self.submit_write(op, pack, Origin::Workshop(versions), pin);
     }
 
-    /// A write has come to its end. If it is done, its blob is committed and what it was made of is freed.
+    /// Ends a write. If it succeeded, commits its blob and frees the versions in it.
     pub(super) fn write_ended(
         &mut self,
         pack: Arc<HeldPack>,
@@ -123,7 +124,7 @@ impl World {
                 });
             }
             (outcome, _) => {
-                // Its members were handed on to another write, if it had any.
+                // A write without versions has passed its members on to another write.
                 let handed_on = versions.is_empty();
                 if let Outcome::Failed(reason) = outcome
                     && !handed_on
@@ -152,12 +153,12 @@ impl World {
     }
 }
 
-/// Times a pack is gathered again because a member was deleted or overwritten meanwhile.
+/// Number of attempts to gather a pack, since a member may be deleted or overwritten meanwhile.
 const GATHER_TRIES: u32 = 8;
 
-/// The pack of those `versions` that are left, whose files stay; `None` if all were overwritten or deleted, or are in
-/// quarantine. A member that makes a pack impossible is quarantined, and the pack made of the others. What is in memory
-/// is not read again.
+/// The pack of those `versions` that are left, whose files are held; `None` if all were overwritten or deleted, or are
+/// in quarantine. A member that makes a pack impossible is quarantined, and the pack is made of the others. Members in
+/// memory are not read again.
 async fn gather(context: &Context, versions: &[VersionId], in_memory: &InMemory) -> Result<Option<HeldPack>, String> {
     let checked = |version| in_memory.get(&VersionId(version)).cloned();
     for _ in 0..GATHER_TRIES {
@@ -190,8 +191,8 @@ async fn members(context: &Context, versions: &[VersionId]) -> Result<Vec<PackMe
     for (version, _) in versions.iter().zip(quarantined).filter(|(_, quarantined)| !quarantined) {
         let Some(found) = context.catalog.staged_object(*version).await? else { continue };
         let slots = context.catalog.slots_of(*version, found.placed.place).await?;
-        // Whoever overwrites it between two reads of its parts leaves the first of them: it is no member any more. In
-        // the rack it has no slots at all.
+        // An overwrite between the reads of two parts leaves only the first of them: this version is no longer a
+        // member. Once in the rack, it has no slots at all.
         let object = &found.placed.object;
         let files = if found.placed.place == catalog::Place::Parts { object.parts.count() as usize } else { 1 };
         if slots.len() != files {
@@ -216,7 +217,7 @@ async fn members(context: &Context, versions: &[VersionId]) -> Result<Vec<PackMe
     Ok(members)
 }
 
-/// Commits `blob`; the slots of what moved into it.
+/// Commits `blob`; returns the slots of the versions that moved into it.
 async fn commit(context: &Context, handle: &WorldHandle, pack: &HeldPack, blob: &Blob) -> Vec<NamedSlot> {
     let plan = pack.plan();
     let placed = plan.members().iter().zip(plan.offsets());

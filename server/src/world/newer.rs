@@ -1,7 +1,7 @@
-//! Signs of a newer catalog on a drive, looked for when it is mounted for the first time in a run of the server.
+//! Signs of a newer catalog on a drive, checked at the drive's first mount in a run of the server.
 //!
-//! The work is bounded: one listing of names for each drive, a look into the catalog for those whose numbers it has
-//! given out last or never, and a few headers. Nothing is changed on the drive.
+//! The work is bounded: one listing of names per drive, a lookup of those whose numbers the catalog assigned last or
+//! never, and a few headers. Nothing is changed on the drive.
 
 use crate::catalog_age::{self, FIX};
 use crate::context::Context;
@@ -12,15 +12,15 @@ use disk::{BLOCK_BYTES, Buffer, Drive, DriveError, FileName};
 use lineage::RunStamp;
 use model::{BlobId, DriveId};
 
-/// Numbers below the first one that was never given out whose stacks are looked up: as many as are reserved at once.
-/// Under a newer catalog that went on with the same reservation, numbers show nothing.
+/// Stacks are looked up if their blob number is at most this far below the first unassigned one: the size of one
+/// reservation. A newer catalog that continued with the same reservation does not show in the numbers.
 const RECENT: u64 = 1_024;
-/// Blobs that are looked up at once.
+/// Blobs looked up at once.
 const PAGE: usize = 1_024;
-/// Headers that are read at most, of one drive.
+/// Maximum number of headers read from one drive.
 const HEADERS_MAX: usize = 64;
 
-/// Looks for stacks on `device` that were written under a newer catalog; once for each drive.
+/// Looks for stacks on `device` that were written under a newer catalog; once per drive.
 pub(super) async fn look(context: &Context, drive: DriveId, device: &dyn Drive) {
     if !context.catalog_age.is_first_look(drive) {
         return;
@@ -64,12 +64,13 @@ async fn newer_stack(context: &Context, device: &dyn Drive) -> Result<Option<(Fi
     unread.map_or(Ok(None), Err)
 }
 
-/// The run that wrote a stack of a blob that the catalog does not know, if that was under a newer one: it then has a
-/// higher commit sequence number than this one had when it was opened. What this run wrote does not count (a blob may
-/// have been removed since the drive was listed), nor what was written aside, under a catalog known to be older.
+/// The run that wrote a stack of a blob unknown to the catalog, if it wrote under a newer catalog: the stack then has a
+/// higher commit sequence number than this catalog had when it was opened. Stacks of this run do not count (their blob
+/// may have been removed since the drive was listed), nor do stacks that were written aside, under a catalog known to
+/// be older.
 ///
 /// # Errors
-/// The drive's: of a header that cannot be read nobody knows what it says.
+/// The drive's: a header that cannot be read shows nothing.
 pub(super) async fn newer_run(
     context: &Context,
     blob: BlobId,

@@ -1,5 +1,5 @@
-//! The world's side of operations: what it keeps of each until it is over, and the values that pass between the tasks
-//! of one operation.
+//! The world's side of operations: the state of each until it ends, and the values that pass between the tasks of one
+//! operation.
 
 use super::read_target::ReadProgress;
 use crate::holds::Hold;
@@ -19,7 +19,7 @@ use workshop::{CheckedBytes, HeldPack, Sealed};
 pub(super) enum Operation {
     Read {
         blob: Blob,
-        /// Here while no transfer has it.
+        /// Here while no transfer uses it.
         progress: Option<Box<ReadProgress>>,
         refused: Arc<OnceLock<Rejection>>,
         /// Keeps the blob's stacks.
@@ -34,12 +34,12 @@ pub(super) enum Operation {
     Rebuild(Rebuild),
     /// The blob that is scrubbed.
     Scrub(BlobId),
-    /// A look at the drives of a group; the answer is here until they are handed out.
+    /// An inspection of the drives of a group; has the answer until the drives are handed out.
     Inspect(Option<InspectAnswer>),
 }
 
 impl Operation {
-    /// True if it reads into memory, or looks, for somebody who is gone.
+    /// True if it reads into memory, or inspects, for a caller that is gone.
     pub(super) fn is_abandoned(&self) -> bool {
         match self {
             Self::Read { progress: Some(progress), .. } => progress.is_abandoned(),
@@ -49,14 +49,14 @@ impl Operation {
     }
 }
 
-/// The drives of a group that can be read. The look is over when this is dropped: to be held for a moment at a time.
+/// The readable drives of a group. The inspection ends when this is dropped, so it is to be held only briefly.
 pub struct InspectedDrives {
     drives: BTreeMap<DriveId, Arc<dyn Drive>>,
     _held: oneshot::Sender<()>,
 }
 
 impl InspectedDrives {
-    /// These drives; when they are given back `held` is dropped.
+    /// These drives; `held` is dropped when they are released.
     pub(super) fn new(drives: BTreeMap<DriveId, Arc<dyn Drive>>, held: oneshot::Sender<()>) -> Self {
         Self { drives, _held: held }
     }
@@ -67,7 +67,7 @@ impl InspectedDrives {
     }
 }
 
-/// Where the outcome of a look is reported.
+/// The channel for the outcome of an inspection.
 pub(super) type InspectAnswer = oneshot::Sender<Result<InspectedDrives, Rejection>>;
 
 /// The source of a blob that is written.
@@ -78,35 +78,35 @@ pub(super) enum Origin {
     Memory(Box<Making>),
 }
 
-/// A blob that is to be written.
+/// An order to write a blob.
 pub struct WriteOrder {
     /// Its bytes.
     pub pack: Arc<HeldPack>,
-    /// The group it must lie in.
+    /// The group to write it to.
     pub group: GroupId,
     /// The keys of the pack's members in the hidden bucket, in the pack's order.
     pub keys: Vec<String>,
-    /// The class of the repartition job of whose step it is a part.
+    /// The class of the repartition job whose step this is part of.
     pub job: JobClass,
-    /// Where its outcome is reported.
+    /// The channel for its outcome.
     pub answer: oneshot::Sender<Result<Blob, MakeError>>,
 }
 
-/// Why a blob was not made. Nothing of it is known then.
+/// Why a blob was not made. Nothing of it is recorded then.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
-    /// It was withdrawn before it was begun.
+    /// It was withdrawn before it started.
     #[error("it was withdrawn")]
     Withdrawn,
     /// The rack refused it, or could not write it.
     #[error("{0}")]
     Refused(Rejection),
-    /// It is written, and the catalog does not take it.
+    /// It is written, but the catalog refuses it.
     #[error("the catalog does not take it: {0}")]
     Catalog(String),
 }
 
-/// The keys of a blob's members, and where its outcome is reported.
+/// The keys of a blob's members, and the channel for its outcome.
 pub(super) struct Making {
     pub(super) keys: Vec<String>,
     pub(super) job: JobClass,
@@ -118,12 +118,12 @@ pub(super) struct Making {
 pub(crate) struct WrittenBlob {
     pub(super) blob: Blob,
     pub(super) sealed: Sealed,
-    /// Every fragment was read back, and the payload's checksum is the one that it was sealed with.
+    /// Every fragment was read back, and the payload has the checksum that it was sealed with.
     pub(super) read_back: bool,
 }
 
 impl WrittenBlob {
-    /// The blob, to be committed now that the engine counts it as written to `drives` of `group`.
+    /// The blob, ready to be committed: the engine counts it as written to `drives` of `group`.
     pub(super) fn into_committed(self, group: GroupId, drives: &[DriveId]) -> Blob {
         let Self { blob, sealed, read_back } = self;
         assert!(read_back, "{} is read back before it is committed", blob.blob);
@@ -138,38 +138,38 @@ impl WrittenBlob {
 pub(crate) struct Rebuild {
     /// The index of the stack.
     pub(crate) index: u8,
-    /// It is damaged, and is written beside itself.
+    /// The stack is damaged, and its new copy is written beside it.
     pub(crate) in_place: bool,
-    /// It was lost with a drive that was replaced or is back, and goes to its place there, where it is read as soon as
-    /// it is written, whether or not it counts.
+    /// The stack was lost with a drive that was replaced or is back, and returns to its place there. It may be read as
+    /// soon as it is written, whether or not it counts.
     pub(crate) returns: bool,
     /// The blob and the checksum of its payload, once the stack is written.
     pub(crate) written: Option<(Blob, u64)>,
 }
 
-/// Where a listing of staged versions stands.
+/// The state of a listing of staged versions.
 #[derive(Clone, Debug)]
 pub(crate) struct StagedCursor {
     pub(super) when: StagedWhen,
     pub(super) selection: Selection,
-    /// The end of the last page; `None` behind the last one.
+    /// The end of the last page; `None` after the last one.
     pub(super) after: Option<Cursor>,
 }
 
-/// Checked versions that are in memory.
+/// Checked versions in memory.
 pub(super) type InMemory = HashMap<VersionId, CheckedBytes>;
 
-/// Where a pass of checks goes on.
+/// The point at which a pass of checks continues.
 #[derive(Clone, Debug)]
 pub(crate) enum CheckPlace {
-    /// Where its record says.
+    /// The point in its record.
     AsRecorded,
-    /// Behind this staged version, or at the first one.
+    /// After this staged version, or at the first one.
     Behind(Option<Cursor>),
 }
 
-/// Done when the starts of one batch of actions, and of all before it, are remembered.
+/// Completes when the starts of one batch of actions, and of all batches before it, are persisted.
 pub(super) type StartsPersisted = Shared<BoxFuture<'static, ()>>;
 
-/// The number of the command that each drive was last given.
+/// The number of the last command to each drive.
 pub(super) type LastCommands = Arc<[AtomicU32]>;

@@ -1,4 +1,4 @@
-//! Outcomes of transfers, in the engine's words, and blobs that come to nothing.
+//! Outcomes of transfers in the engine's terms, and blobs whose writes fail.
 
 use super::state::WorldHandle;
 use crate::context::Context;
@@ -12,7 +12,7 @@ pub(super) fn described(context: &Context, blob: &Blob) -> stack::Blob {
     stack::Blob { rack: context.rack_uuid, id: blob.blob, code: blob.code(), payload_bytes: blob.payload_bytes }
 }
 
-/// The treatment of spare stacks, in the words of the stacks.
+/// The treatment of spare stacks, in the terms of the stack code.
 pub(super) fn policy_of(policy: ReadPolicy) -> Policy {
     match policy {
         ReadPolicy::All => Policy::All,
@@ -20,8 +20,8 @@ pub(super) fn policy_of(policy: ReadPolicy) -> Policy {
     }
 }
 
-/// The outcome of each drive, in the engine's words; repairs are counted. A drive with something bad on it is named in
-/// the log: messages about stacks and fragments name files.
+/// The outcome of each drive, in the engine's terms; repairs are counted. A drive with a bad stack is named in the log,
+/// since messages about stacks and fragments name only files.
 pub(super) fn drive_outcomes(context: &Context, drives: &[DriveId], outcomes: Vec<StackOutcome>) -> Vec<DriveOutcome> {
     let result = |outcome| match outcome {
         StackOutcome::Fine => DriveResult::Fine,
@@ -45,7 +45,7 @@ pub(super) fn drive_outcomes(context: &Context, drives: &[DriveId], outcomes: Ve
     drives.iter().zip(results).map(|(drive, result)| DriveOutcome { drive: *drive, result }).collect()
 }
 
-/// Remembers for people which drives did not take a stack that was written, and why, until they take one.
+/// Records for people which drives refused a stack, and why, until they accept one.
 pub(super) fn note_refused(context: &Context, drives: &[DriveId], outcomes: &[StackOutcome]) {
     for (drive, outcome) in drives.iter().zip(outcomes) {
         let reason = match outcome {
@@ -58,20 +58,20 @@ pub(super) fn note_refused(context: &Context, drives: &[DriveId], outcomes: &[St
     }
 }
 
-/// Gives up a blob that was written, and that the engine counts: it is dead as a whole, and goes at its group's next
-/// wake.
+/// Gives up a blob that was written and that the engine counts: it is dead as a whole, and is removed at its group's
+/// next wake.
 pub(super) async fn give_up(context: &Context, handle: &WorldHandle, blob: &Blob) {
     if let Ok(Some(dead)) = abort(context, blob).await {
         handle.report(Event::SpaceDead { group: dead.group, bytes: dead.bytes });
     }
 }
 
-/// The same of a blob whose write has failed. The engine takes its room back when it hears of that, which is to be told
-/// after this: the catalog counts its stacks from now on.
+/// The same for a blob whose write failed. The engine releases its room when the failure is reported, which must follow
+/// this call: from now on the catalog counts its stacks.
 pub(super) async fn give_up_failed(context: &Context, handle: &WorldHandle, blob: &Blob) {
     let dead_bytes = match abort(context, blob).await {
         Ok(dead) => dead.map(|dead| dead.bytes),
-        // A commit that failed may have been made, and nobody else makes a record of this blob.
+        // The failed commit may have taken effect, and nothing else makes a record of this blob.
         Err(_) => context.catalog.blob(blob.blob).await.ok().flatten().map(|found| found.payload_bytes),
     };
     let Some(bytes) = dead_bytes else { return };

@@ -1,15 +1,15 @@
-//! Attributes of a pack's members beyond S3's own: their bucket's owner, and everything that a catalog needs which is
-//! rebuilt from the drives.
+//! Attributes of a pack's members beyond S3's own: their bucket's owner, and everything that is needed to rebuild a
+//! catalog from the drives.
 
 use crate::context::Context;
 use catalog::{Bucket, CatalogError, Object, Sequence};
 use std::collections::BTreeMap;
 use workshop::{MemberAttributes, PartDigests};
 
-/// Parts that are looked up at once.
+/// Parts looked up at once.
 const PAGE: usize = 1_000;
 
-/// Buckets that were looked up for the members of one pack, by name; `None` for one that is gone.
+/// Buckets looked up for the members of one pack, by name; `None` for one that is gone.
 #[derive(Default)]
 pub(crate) struct Buckets(BTreeMap<String, Option<Bucket>>);
 
@@ -27,7 +27,7 @@ impl Buckets {
     }
 }
 
-/// The attributes of `object` in `bucket` as of now; `sequence` is that of its record.
+/// The present attributes of `object` in `bucket`; `sequence` is that of its record.
 ///
 /// # Errors
 /// [`CatalogError`].
@@ -45,12 +45,12 @@ pub(crate) async fn attributes(
         owner: bucket.map_or_else(String::new, |bucket| bucket.owner.clone()),
         sequence: sequence.0,
         parts,
-        // Neither versioning nor object lock nor storage classes are there yet.
+        // Versioning, object lock and storage classes do not exist yet.
         ..MemberAttributes::default()
     })
 }
 
-/// The digests of the parts of `object`; none if it came in one piece, or the catalog has not all of them.
+/// The digests of the parts of `object`; empty if it was put in one piece, or the catalog lacks some of them.
 async fn part_digests(context: &Context, object: &Object) -> Result<Vec<PartDigests>, CatalogError> {
     let count = object.parts.count() as usize;
     let mut digests = Vec::with_capacity(count);

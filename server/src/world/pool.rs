@@ -1,6 +1,6 @@
-//! The power of the pool's drives: commands in tasks of their own, and whoever waits for a drive that is started.
+//! The power of the pool's drives: commands in their own tasks, and callers that wait for a drive to start.
 //!
-//! A drive that is a whole disk is commanded as such; the power of any other is the hardware's to emulate.
+//! A drive that is a whole disk gets the commands itself; the hardware emulates the power of all others.
 
 use super::state::{World, WorldHandle};
 use catalog::{Catalog, CatalogError};
@@ -26,8 +26,8 @@ impl World {
         }
     }
 
-    /// Starts `drive`, and remembers that it has used so many starts on this day: beside the start, since the drive may
-    /// be the one on which that is to be written.
+    /// Starts `drive`, and records its number of starts on this day. Both run concurrently, since the record may have
+    /// to be written to this very drive.
     fn start_pool_drive(&self, (drive, attempt): (PoolDriveId, Attempt), day: u32, starts: u32) {
         tracing::info!(%drive, starts, "a drive of the pool starts");
         let catalog = self.context.catalog.clone();
@@ -39,7 +39,7 @@ impl World {
         self.pool_command((drive, attempt), true);
     }
 
-    /// Gives `drive` a command, which it has the time of a drive of the rack for.
+    /// Sends `drive` a command, with the deadline of a drive of the rack.
     fn pool_command(&self, (drive, attempt): (PoolDriveId, Attempt), starts: bool) {
         let (clock, handle) = (Arc::clone(&self.context.clock), self.handle.clone());
         let hardware = self.hardware.clone();
@@ -77,8 +77,8 @@ impl World {
 }
 
 impl WorldHandle {
-    /// `drive` of the pool is needed. `answer` is sent whether it spins, some time later; it is dropped if the world
-    /// ends.
+    /// Requests that `drive` of the pool spins. Later `answer` is called with true if it does, and false if not; it is
+    /// dropped if the world ends.
     pub fn want_pool_drive(&self, drive: PoolDriveId, answer: impl FnOnce(bool) + Send + 'static) {
         self.run(move |world| {
             world.awaiting_pool.entry(drive).or_default().push(Box::new(answer));
@@ -86,7 +86,7 @@ impl WorldHandle {
         });
     }
 
-    /// From now on `disks`, which are drives of the pool, are started and stopped here, and watched while they sleep.
+    /// From now on the world starts and stops `disks`, which are drives of the pool, and watches them while they sleep.
     pub(crate) fn control(&self, disks: Arc<PoolDisks>) {
         if disks.is_empty() {
             return;
@@ -104,7 +104,7 @@ impl WorldHandle {
     }
 }
 
-/// The name under which the catalog has the starts of `drive` on the last day that had any.
+/// The key under which the catalog stores the starts of `drive` on the last day with any.
 fn name(drive: PoolDriveId) -> String {
     format!("pool-starts-{}", drive.0)
 }
@@ -113,20 +113,20 @@ async fn remember(catalog: &Catalog, drive: PoolDriveId, day: u32, starts: u32) 
     catalog.meta_put(&name(drive), [day.to_le_bytes(), starts.to_le_bytes()].concat()).await
 }
 
-/// Counts a start of `drive` on `day` that nobody asked the engine for, since there was none yet.
+/// Counts a start of `drive` on `day` that happened before there was an engine to ask for it.
 pub(crate) async fn count_start(catalog: &Catalog, drive: PoolDriveId, day: u32) -> Result<(), CatalogError> {
     let known = catalog.meta_get(&name(drive)).await?;
     let starts = known.as_deref().and_then(parsed).filter(|(of, _)| *of >= day).unwrap_or((day, 0));
     remember(catalog, drive, starts.0, starts.1.saturating_add(1)).await
 }
 
-/// A day and its starts, as they are remembered.
+/// A recorded day and its starts.
 fn parsed(known: &[u8]) -> Option<(u32, u32)> {
     let (day, starts) = known.split_first_chunk()?;
     Some((u32::from_le_bytes(*day), u32::from_le_bytes(starts.try_into().ok()?)))
 }
 
-/// What is remembered of the starts of the pool's drives, which are so many.
+/// Events with the recorded starts of the pool's drives; `drives` is their number.
 pub(crate) async fn reported(catalog: &Catalog, drives: usize) -> Result<Vec<Event>, CatalogError> {
     let mut events = Vec::new();
     for drive in (0..drives as u32).map(PoolDriveId) {

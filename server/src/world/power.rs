@@ -1,4 +1,4 @@
-//! Power commands: each in a task of its own, so that all drives of a group start together.
+//! Power commands: each in its own task, so that all drives of a group start together.
 
 use super::newer;
 use super::returned;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl World {
-    /// Begins to remember the starts that `actions` ask to be remembered, all in one batch; the spin-ups wait for it.
+    /// Persists the starts that `actions` report, all in one batch; the spin-ups wait for it.
     pub(super) fn persist_starts(&mut self, actions: &mut Vec<Action>) {
         let mut records = Vec::new();
         actions.retain(|action| match action {
@@ -31,11 +31,11 @@ impl World {
         }
         let (catalog, earlier) = (self.context.catalog.clone(), self.starts_persisted.clone());
         let persisted = async move {
-            // A drive whose start was given up may be started again before the first start is remembered.
+            // A drive whose start was given up may be started again before the first start is recorded.
             earlier.await;
             let all = records.into_iter().map(|(drive, day, starts)| remember(&catalog, drive, day, starts));
-            // The count guards against wear, not against loss: a catalog that cannot take it does not keep clients
-            // waiting.
+            // The count protects against wear, not against loss: clients do not wait for a catalog that cannot record
+            // it.
             if let Err(error) = futures::future::try_join_all(all).await {
                 tracing::error!(
                     %error,
@@ -48,8 +48,8 @@ impl World {
         self.start(waiting);
     }
 
-    /// Remembers that `group` was initialised with `drives`. Nothing waits for it: if it is not remembered, the next
-    /// start wakes the group once more.
+    /// Records that `group` was initialised with `drives`. Nothing waits for it: if it is not recorded, the next start
+    /// of the server wakes the group once more.
     pub(super) fn persist_initialised(&self, group: GroupId, drives: Vec<DriveId>) {
         let (catalog, now_ms) = (self.context.catalog.clone(), (self.context.wall)());
         self.start(async move {
@@ -65,8 +65,8 @@ impl World {
         let command = PowerCommand { drive, attempt, name: "start", loss: Loss::SpinUpFailed };
         self.command(command, move |device, _| async move {
             persisted.await;
-            // The engine may have given this start up, and the drive's permits to others: it gave the drive another
-            // command, or none if the drive was away meanwhile and stands still.
+            // The engine may have given up this start, and passed on the drive's permits: then it gave the drive
+            // another command, or none if the drive was away meanwhile and has stopped.
             let starts = handle.ask(move |rack, _| rack.drive_phase(drive) == DrivePhase::SpinningUp).await;
             if starts != Some(true) || last[drive.index()].load(Ordering::Relaxed) != attempt.0 {
                 tracing::warn!(%drive, "a start was given up before it could be remembered, and is not made");
@@ -79,7 +79,7 @@ impl World {
     pub(super) fn mount(&self, drive: DriveId, attempt: Attempt) {
         let command = PowerCommand { drive, attempt, name: "mount", loss: Loss::MountFailed };
         let aiming = Arc::clone(&self.aiming);
-        // It was given up, and is only tried.
+        // It was given up, and this mount is only a trial.
         let recognised = self.rack.has_failed(drive).then(|| Arc::clone(&self.recognised));
         self.command(command, move |device, context| async move {
             let space = device.mount().await?;
@@ -90,7 +90,7 @@ impl World {
                 return Ok(Some(Event::Mounted { drive, attempt, free_bytes: space.free_bytes }));
             }
             context.counters.absences.note(drive, None);
-            // Before anything of the group can be removed.
+            // This comes before anything of the group can be removed.
             newer::look(&context, drive, &*device).await;
             (context.spawn.clone())(Box::pin(returned::sweep(context, aiming, drive, device)));
             Ok(Some(Event::Mounted { drive, attempt, free_bytes: space.free_bytes }))
@@ -111,7 +111,7 @@ impl World {
         });
     }
 
-    /// Gives a drive a command, whose outcome is an event unless nobody waits for it any more.
+    /// Sends a drive a command and reports its outcome, unless the command was given up meanwhile.
     fn command<Answer>(
         &self,
         command: PowerCommand,
@@ -133,12 +133,12 @@ impl World {
 
 async fn remember(catalog: &Catalog, drive: DriveId, day: u32, starts: u32) -> Result<(), CatalogError> {
     let before = catalog.drive(drive).await?;
-    // A start that was counted and could not be remembered is one of the day's all the same.
+    // A start that was counted but could not be recorded still belongs to the day.
     let starts_total = (before.map_or(0, |record| record.starts_total) + 1).max(u64::from(starts));
     catalog.drive_put(&DriveRecord { drive, day, starts, starts_total }).await
 }
 
-/// A drive that failed and was replaced has stacks that nobody counts on, and none of those that were written since.
+/// Rejects a failed drive that was replaced: its stacks do not count, and it lacks those that were written since.
 async fn is_not_replaced(context: &Context, drive: DriveId, device: &dyn Drive) -> Result<(), DriveError> {
     let known = context.catalog.replacements().await.map_err(|error| DriveError::Io {
         context: "asking the catalog which drive belongs here".into(),
@@ -150,13 +150,13 @@ async fn is_not_replaced(context: &Context, drive: DriveId, device: &dyn Drive) 
     }
 }
 
-/// A command that a drive did not do.
+/// A command that a drive did not carry out.
 struct PowerCommand {
     drive: DriveId,
     attempt: Attempt,
     /// For the log.
     name: &'static str,
-    /// The loss, where the error does not name one itself.
+    /// The loss, if the error itself does not determine one.
     loss: Loss,
 }
 
@@ -168,7 +168,7 @@ fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) 
         DriveError::Label(_) => (Loss::ForeignLabel, Some("put this rack's own drive there")),
         DriveError::NoAnswer(_) => (Loss::NoAnswer, Some("see to its cable, its slot and the drive itself")),
         DriveError::TooManyOpenFiles => (Loss::NotAsked, None),
-        // It draws no power, which no other error of a stop shows.
+        // The drive draws no power, which no other error of a stop shows.
         DriveError::Gone(_) if name == "stop" => (Loss::Died, None),
         DriveError::Gone(_) => (otherwise, Some("see to its cable, its slot and its power")),
         DriveError::Medium { .. } | DriveError::ReadOnly { .. } => (otherwise, Some("see to the drive itself")),
@@ -179,11 +179,11 @@ fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) 
         format!("; {mend}, which is found when it is next tried, or give it up with `larder drive fail {}`", drive.0)
     });
     tracing::error!(%drive, "drive would not {name}: {error}{mend}");
-    // A drive that cannot be unmounted was not mounted, and the log said then why. Too few descriptors are no drive's
-    // fault.
+    // A drive that cannot be unmounted was not mounted, and the log has the reason for that. A shortage of descriptors
+    // is not the drive's fault.
     if matches!(name, "start" | "mount") && loss != Loss::NotAsked {
         let reason = match error {
-            // The status has one warning with the fix for all such drives.
+            // The status has one warning with the fix for all these drives.
             DriveError::Owner(why) => why.short(),
             _ => format!("{error}{mend}"),
         };

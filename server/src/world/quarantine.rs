@@ -1,8 +1,8 @@
-//! Sources that cannot be read: found out, named, and kept from being tried again and again.
+//! Sources that cannot be read: detected, named, and not retried again and again.
 //!
-//! Damage of one staged file is that object's own. It is remembered in the catalog, over restarts, and
-//! named by `larder status` and `larder explain`; packs are made without it. A file that cannot be opened because the
-//! host has no descriptors or no memory left is nobody's, and nothing is remembered of that.
+//! Damage of a staged file belongs to its object. The catalog records it across restarts, `larder status` and `larder
+//! explain` name it, and packs are made without it. If a file cannot be opened because the host has no descriptors or
+//! memory left, no object is to blame, and nothing is recorded.
 
 use crate::context::{Context, usage_of};
 use crate::pacing::Turn;
@@ -16,18 +16,18 @@ use workshop::{BLOCK_BYTES, CheckedBytes, Checksummer, NamedSlot, PackError, Rea
 /// Versions whose files are read again at once, at the start.
 const RECHECKS_AT_ONCE: usize = 4;
 
-/// Records of the quarantine that are read at once.
+/// Quarantine records read at once.
 const PAGE: usize = 256;
 
-/// True if a failure of this kind is the file's, and not that of a host that is short of something.
+/// True if this error is the file's fault, and not due to a host that is short of something.
 pub(crate) fn blames_file(error: &ReadError) -> bool {
     let ReadError::Drive(DriveError::Io { source, .. }) = error else { return true };
     let short = [io::ErrorKind::OutOfMemory, io::ErrorKind::Interrupted, io::ErrorKind::WouldBlock];
-    // EMFILE and ENFILE have no kind of their own: too many open files, in the process and in the system.
+    // EMFILE and ENFILE have no `ErrorKind`: too many open files, in the process and in the system.
     !short.contains(&source.kind()) && !matches!(source.raw_os_error(), Some(23 | 24))
 }
 
-/// True if a pack failed by the fault of the member that was being read.
+/// True if a pack failed because of the member that was being read.
 pub(super) fn blames_member(error: &PackError) -> bool {
     match error {
         PackError::Read(error) => blames_file(error),
@@ -39,8 +39,8 @@ pub(super) fn blames_member(error: &PackError) -> bool {
     }
 }
 
-/// Quarantines a version that was found not to be readable where `found` says. False if it is gone from there by now,
-/// or the catalog could not take it.
+/// Quarantines a version that cannot be read at the place in `found`. False if it is gone from there by now, or the
+/// catalog could not record it.
 pub(crate) async fn quarantine(context: &Context, found: &Version, reason: &str) -> bool {
     let Version { bucket, key, .. } = found;
     match context.catalog.mark_unreadable(found, (context.wall)(), reason).await {
@@ -65,7 +65,7 @@ pub(crate) async fn quarantine(context: &Context, found: &Version, reason: &str)
 /// Damage of a version.
 pub(super) struct Trouble {
     pub(super) reason: String,
-    /// True if it is the version's own, and not the host's.
+    /// True if the damage is the version's own, and not the host's.
     pub(super) own: bool,
 }
 
@@ -75,47 +75,47 @@ impl From<ReadError> for Trouble {
     }
 }
 
-/// What reading every byte of a staged version has shown.
+/// The result of reading every byte of a staged version.
 pub(super) enum Examined {
-    /// All of it is as it was staged; its bytes, if they were to be kept.
+    /// All of it is as it was staged; with its bytes, if they were to be kept.
     Sound(Option<CheckedBytes>),
     /// It is damaged, or cannot be read.
     Bad(Trouble),
-    /// It does not lie there any more.
+    /// It is not stored there any more.
     Gone,
     /// Clients came in between.
     Busy,
 }
 
-/// How staged versions are read for a check.
+/// The way in which staged versions are read for a check.
 pub(super) struct Reading<'a> {
     context: &'a Context,
-    /// The bytes are kept.
+    /// True if the bytes are kept.
     keep: bool,
-    /// At this load, in thousandths, reading stops.
+    /// The load, in thousandths, at which reading stops.
     load_limit_permille: Option<u32>,
     is_paced: bool,
     turn: Option<Turn>,
 }
 
 impl<'a> Reading<'a> {
-    /// At once, and to the end.
+    /// Reads at once, and to the end.
     fn at_once(context: &'a Context) -> Self {
         Self { context, keep: false, load_limit_permille: None, is_paced: false, turn: None }
     }
 
-    /// Beside clients, by turns, and below a limit of the load if there is one.
+    /// Reads beside clients, in turns, and only below the load limit, if any.
     pub(super) fn paced(context: &'a Context, load_limit_permille: Option<u32>) -> Self {
         Self { load_limit_permille, is_paced: true, ..Self::at_once(context) }
     }
 
-    /// The next version is kept, or not.
+    /// Sets whether the bytes of the next version are kept.
     pub(super) fn keeping(&mut self, keep: bool) -> &mut Self {
         self.keep = keep;
         self
     }
 
-    /// `bytes` more were read. False if clients are to go first.
+    /// Accounts for `bytes` more that were read. False if clients go first.
     async fn goes_on(&mut self, bytes: u64) -> bool {
         let pacing = &self.context.pacing;
         if self.load_limit_permille.is_some_and(|limit| pacing.load_permille() >= limit) {
@@ -130,8 +130,8 @@ impl<'a> Reading<'a> {
         true
     }
 
-    /// Reads and checks all of a staged file of `of`; its length and, if they are to be kept, its bytes. `None` if
-    /// clients came in between.
+    /// Reads and checks all of a staged file of `of`; returns its length and, if they are to be kept, its bytes. `None`
+    /// if clients came in between.
     async fn read_all(
         &mut self,
         of: &Version,
@@ -152,7 +152,7 @@ impl<'a> Reading<'a> {
                 return Ok(None);
             }
             if self.keep {
-                // A short block is part of a longer buffer, which is not to stay.
+                // A short block is part of a longer buffer, which must not be kept.
                 let is_short = block.len() < BLOCK_BYTES;
                 kept.push(if is_short { Bytes::copy_from_slice(&block) } else { block });
             }
@@ -161,7 +161,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Reads every byte of a staged version, and checks it.
+/// Reads and checks every byte of a staged version.
 pub(super) async fn examine(
     context: &Context,
     found: &Version,
@@ -201,8 +201,8 @@ pub(super) async fn examine(
     Ok(Examined::Sound(reading.keep.then_some(kept)))
 }
 
-/// The damage of a staged version, every byte of which is read and checked; `None` if there is none, or it does not lie
-/// there any more.
+/// The damage of a staged version, found by reading and checking every byte; `None` if it has no damage, or is not
+/// stored there any more.
 async fn trouble(context: &Context, found: &Version) -> Result<Option<Trouble>, CatalogError> {
     Ok(match examine(context, found, &mut Reading::at_once(context)).await? {
         Examined::Bad(trouble) => Some(trouble),
@@ -210,7 +210,7 @@ async fn trouble(context: &Context, found: &Version) -> Result<Option<Trouble>, 
     })
 }
 
-/// The damage of a staged version's files that shows without reading them: one is missing, or shorter than it must be.
+/// Damage of a staged version's files that shows without reading them: one is missing, or too short.
 pub(super) async fn missing(
     context: &Context,
     (bucket, key): (&str, &str),
@@ -223,15 +223,15 @@ pub(super) async fn missing(
             Ok(charged_bytes) if charged_bytes < *bytes => {
                 return Some(format!("the file of slot {slot} is shorter than its {bytes} bytes"));
             }
-            // Whatever else there is to be said comes up when it is read.
+            // Any other damage shows when the file is read.
             _ => {}
         }
     }
     None
 }
 
-/// Reads every byte of what is in quarantine once more, and lets go what can be read: its file was put back, or its
-/// disk was mended. For the start; no drive of the rack is touched.
+/// Reads every byte of the versions in quarantine again, and releases those that are readable, since their file was put
+/// back or their disk repaired. Runs at the start; touches no drive of the rack.
 pub(crate) async fn recheck(context: &Context) {
     let mut after: Option<Cursor> = None;
     loop {
@@ -266,8 +266,8 @@ async fn recheck_one(context: &Context, version: VersionId) {
     }
 }
 
-/// Quarantines those of `versions` that cannot be read, every byte of which is read and checked. What is left is the
-/// others, in their order, without those that the catalog could not put into quarantine.
+/// Reads and checks every byte of `versions`, and quarantines those that cannot be read. Returns the others in their
+/// order, without damaged ones that the catalog could not quarantine.
 pub(super) async fn survey(context: &Context, versions: &[VersionId]) -> Result<Vec<VersionId>, CatalogError> {
     let mut left = Vec::with_capacity(versions.len());
     for version in versions {
@@ -277,7 +277,7 @@ pub(super) async fn survey(context: &Context, versions: &[VersionId]) -> Result<
             Some(trouble) if trouble.own => {
                 quarantine(context, &found, &trouble.reason).await;
             }
-            // The host's trouble: this pack goes without it, and the next listing shows it again.
+            // The host's fault: this pack is made without it, and the next listing shows it again.
             Some(trouble) => tracing::warn!(key = found.key, trouble.reason, "a staged file cannot be read just now"),
         }
     }

@@ -1,9 +1,9 @@
-//! Reads: payload bytes of a blob, from the drives to whoever wants them.
+//! Reads: payload bytes of a blob, from the drives to their consumers.
 //!
-//! A client's go into the spool, whose writer never waits for a reader. Background work takes its bytes from memory
-//! (`memory_read.rs`): they never cross the workshop's disk.
+//! Reads for clients go into the spool, whose writer never waits for a reader. Background work takes its bytes from
+//! memory (`memory_read.rs`); they never touch the workshop's disk.
 //!
-//! Invariants: a read that is tried again, with other drives, goes on where it stood.
+//! Invariants: a read that is retried with other drives resumes where it stopped.
 
 use super::operation::Operation;
 use super::outcome::{described, drive_outcomes, policy_of};
@@ -76,7 +76,7 @@ impl World {
         });
     }
 
-    /// A transfer is over; what it read into comes back, for an attempt with other drives to go on with.
+    /// Ends a transfer; its progress returns, so that an attempt with other drives can resume it.
     fn transfer_read(&mut self, (op, attempt): (OpId, Attempt), ended: Box<ReadProgress>, event: Event) {
         if ended.closed {
             let bytes = ended.given().end - ended.range.start;
@@ -88,7 +88,7 @@ impl World {
         self.apply(event);
     }
 
-    /// The operation is over.
+    /// Ends the operation.
     pub(super) fn read_ended(
         &self,
         blob: &Blob,
@@ -100,17 +100,17 @@ impl World {
         self.note_refusal(blob, &progress, outcome);
         let reason = match outcome {
             Outcome::Read => None,
-            // It was worth no wake.
+            // The read was not worth a wake.
             Outcome::Failed(reason @ Rejection::Asleep) => Some(*reason),
             Outcome::Failed(reason) => {
                 tracing::warn!(?reason, "a read failed: {reason}");
                 Some(*reason)
             }
-            // Withdrawn: whoever did that knows, and whoever else wants these bytes may try again.
+            // Withdrawn: the task that withdrew it knows, and others that want these bytes may retry.
             _ => Some(Rejection::QueueFull),
         };
         if let Some(reason) = reason {
-            // Set before anybody comes to the end of the bytes, so that who ordered them knows why.
+            // Set before a consumer reaches the end of the bytes, so that it finds the reason.
             let _ = refused.set(reason);
         }
         match (progress.target, reason) {
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// All of `blob` that a recall was to bring is there, or as much of it as the spool has room for.
+    /// Completes the recall of `blob` in the spool, with all of it or as much as the spool has room for.
     fn finish(&self, blob: BlobId, sink: Box<SpoolSink>) {
         self.start_with(move |_, context| async move {
             let (left, is_known) = (sink.left(), sink.failure().is_some());
@@ -133,12 +133,12 @@ impl World {
         });
     }
 
-    /// Remembers why a recall of `blob` came to nothing, or that it did not.
+    /// Records why a recall of `blob` failed, or clears that if it succeeded.
     fn note_refusal(&self, blob: &Blob, progress: &ReadProgress, outcome: &Outcome) {
         let ReadTarget::Spool(sink) = &progress.target else { return };
         let refusals = &self.context.counters.refusals;
         let (why, range) = match (outcome, sink.failure()) {
-            // What is beside a lost stripe is not lost.
+            // Data beside a lost stripe is not lost.
             (Outcome::Failed(Rejection::DataLost), _) => {
                 (Why::Rack(Rejection::DataLost), self.lost_stripe(blob, progress))
             }
@@ -150,7 +150,7 @@ impl World {
         refusals.met(blob.blob, range, why, clock::monotonic());
     }
 
-    /// The stripe of `blob` at which a read has just ended, since it is lost.
+    /// The lost stripe of `blob` at which a read has just ended.
     fn lost_stripe(&self, blob: &Blob, progress: &ReadProgress) -> Range<u64> {
         let stripe = blob.code().stripe_bytes();
         let at = progress.given().end - progress.given().end % stripe;
@@ -159,12 +159,12 @@ impl World {
         start..start - start % stripe + stripe
     }
 
-    /// Remembers what was lost when `blob` was read, or that nothing was.
+    /// Records the data lost when `blob` was read, or clears that if nothing was lost.
     fn note_loss(&self, blob: &Blob, progress: &ReadProgress, outcome: &Outcome) {
         let losses = &self.context.counters.losses;
         match outcome {
             Outcome::Read => losses.forget(blob.blob, &progress.given()),
-            // The transfer knows the stripe, unless drives that failed for good were not asked at all.
+            // The transfer knows the stripe, unless permanently failed drives were not asked at all.
             Outcome::Failed(Rejection::DataLost) => {
                 let stripe = blob.code().stripe_bytes();
                 let at = progress.given().end - progress.given().end % stripe;
@@ -185,7 +185,8 @@ struct Read {
 }
 
 impl Read {
-    /// Goes on where the target ends. Done is also what the target, not the rack, could not take.
+    /// Resumes where the target ends. The result also counts as done if it was the target, not the rack, that ended the
+    /// read.
     async fn run(mut self, id: BlobId, losses: &Losses) -> (Box<ReadProgress>, bool, Vec<StackOutcome>) {
         let stripe_bytes = self.blob.code.stripe_bytes();
         let range = self.progress.given().end..self.progress.range.end;
@@ -212,7 +213,7 @@ impl Read {
     }
 }
 
-/// Reads the bytes of a range, each fragment checked, into a progress.
+/// Reads the bytes of a range into a progress; checks each fragment.
 async fn read_payload(
     blob: stack::Blob,
     stacks: Vec<(u8, Arc<dyn Drive>)>,
@@ -229,7 +230,7 @@ async fn read_payload(
     }
 }
 
-/// Says which drives hold what was found damaged.
+/// Logs the drives with damaged stacks.
 fn name_damaged(blob: BlobId, stacks: &[(u8, DriveId)], outcomes: &[StackOutcome]) {
     for ((index, drive), outcome) in stacks.iter().zip(outcomes) {
         let stack = stack::stack_name(blob, *index);

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - between a transfer and a consumer in memory there are at most [`MEMORY_READ_BYTES`];
-//! - an operation waits for such a consumer no longer than [`CONSUMER_WAIT_MAX`] in all. It then ends where it is, and
-//!   the consumer orders the rest anew when it wants it.
+//! - an operation waits for its consumer at most [`CONSUMER_WAIT_MAX`] in all. Then it ends early, and the consumer
+//!   orders the rest again when it wants it.
 
 use super::spool_sink::SpoolSink;
 use bytes::Bytes;
@@ -19,68 +19,68 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// The pieces in which bytes are handed over in memory.
+/// The size of the pieces that are passed on in memory.
 const PIECE_BYTES: usize = 128 << 10;
-/// Pieces that wait for their consumer; one more is in the transfer's hand.
+/// Pieces that wait for their consumer; the transfer holds one more.
 const PIECES: usize = MEMORY_READ_BYTES as usize / PIECE_BYTES - 1;
 const _: () = assert!(PIECES > 0 && (PIECES + 1) * PIECE_BYTES <= MEMORY_READ_BYTES as usize);
 
-/// A part of a blob's payload that is to be read.
+/// An order to read a part of a blob's payload.
 pub struct ReadOrder {
     /// The blob.
     pub blob: Blob,
     /// The part of its payload.
     pub range: Range<u64>,
-    /// Where the bytes go.
+    /// The target of the bytes.
     pub target: ReadTarget,
-    /// The priority class whose share is charged.
+    /// The priority class that is charged.
     pub priority: PriorityClass,
-    /// The class of the repartition job of whose step it is a part, if it is.
+    /// The class of the repartition job whose step this is part of, if any.
     pub job: Option<JobClass>,
-    /// It is worth no wake of the blob's group.
+    /// True if the read is not worth a wake of the blob's group.
     pub while_awake: bool,
-    /// Set if the engine refuses it or gives it up.
+    /// Set if the engine refuses the operation or gives it up.
     pub refused: Arc<OnceLock<Rejection>>,
 }
 
-/// Where the bytes of a read go.
+/// The target of a read.
 pub enum ReadTarget {
     /// Into the spool, for clients.
     Spool(Box<SpoolSink>),
     /// To a consumer in memory.
     Memory(MemorySink),
-    /// To a client of a run in virtual time, as the bytes come.
+    /// To a client of a run in virtual time, as the bytes arrive.
     Timed(Box<dyn TimedClient>),
 }
 
-/// A client of a run in virtual time. It is fed as the bytes come from the drives, and what it does not take at once
-/// holds the read up, as in Pelican's prototype: there is no spool between them.
+/// A client of a run in virtual time. It is fed as the bytes arrive from the drives; bytes that it does not take at
+/// once hold up the read, as in Pelican's prototype: there is no spool between them.
 pub trait TimedClient: Send + 'static {
-    /// The longest request to a drive where payload is left out; `None` if it is read.
+    /// The longest request to a drive if payload is left out; `None` if payload is read.
     fn request_bytes(&self) -> Option<u64>;
-    /// Its read was taken out of its queue, if it ever was, at this moment.
+    /// Its read was taken from its queue at this moment; `None` if it never was.
     fn picked(&mut self, at: Option<Time>);
-    /// Takes the next `bytes` bytes, which are `payload` unless that is left out.
+    /// Takes the next `bytes` bytes; `payload` has them, unless payload is left out.
     fn take<'a>(&'a mut self, bytes: u64, payload: Option<&'a [u8]>) -> BoxFuture<'a, Result<(), SinkClosed>>;
-    /// Its read is over: answered, or refused.
+    /// Its read has ended: answered, or refused.
     fn ended(self: Box<Self>, refused: Option<Rejection>);
 }
 
-/// Hands bytes to a consumer in memory.
+/// Passes bytes to a consumer in memory.
 pub struct MemorySink {
     pieces: mpsc::Sender<Bytes>,
-    /// The time that the consumer was waited for.
+    /// The total time spent waiting for the consumer.
     waited: Duration,
 }
 
 impl MemorySink {
-    /// A sink, and what its consumer takes the bytes from.
+    /// A sink, and the channel from which its consumer takes the bytes.
     pub fn new() -> (Self, mpsc::Receiver<Bytes>) {
         let (pieces, consumer) = mpsc::channel(PIECES);
         (Self { pieces, waited: Duration::ZERO }, consumer)
     }
 
-    /// Hands over `piece`, unless the consumer is gone, or was waited for long enough.
+    /// Passes on `piece`; fails if the consumer is gone, or has used up its waiting time.
     async fn give(&mut self, piece: Bytes) -> Result<(), SinkClosed> {
         assert!(piece.len() <= PIECE_BYTES, "pieces are bounded");
         let began = clock::monotonic();
@@ -90,7 +90,7 @@ impl MemorySink {
     }
 }
 
-/// A read under way: its target, and how much of it is there.
+/// A read under way: its target, and the number of bytes given to it.
 pub(crate) struct ReadProgress {
     pub(super) range: Range<u64>,
     pub(super) target: ReadTarget,
@@ -100,7 +100,7 @@ pub(crate) struct ReadProgress {
 }
 
 impl ReadProgress {
-    /// Nothing is read yet.
+    /// A read without any bytes yet.
     pub(super) fn new(range: Range<u64>, target: ReadTarget) -> Self {
         Self { range, target, given_bytes: 0, closed: false }
     }
@@ -115,7 +115,7 @@ impl ReadProgress {
         if let ReadTarget::Timed(client) = &self.target { client.request_bytes() } else { None }
     }
 
-    /// True if the consumer of an operation that reads into memory is gone.
+    /// True if this reads into memory and its consumer is gone.
     pub(super) fn is_abandoned(&self) -> bool {
         matches!(&self.target, ReadTarget::Memory(sink) if sink.pieces.is_closed())
     }

@@ -1,12 +1,12 @@
-//! Rebuilding what a failed drive held: listing it, regenerating one stack at a time, and recording in the catalog
-//! where that lies now.
+//! Rebuilding the stacks of a failed drive: lists them, regenerates one stack at a time, and records its new place in
+//! the catalog.
 //!
-//! A stack that a scrub has found damaged is regenerated as a *spare* beside itself, which takes its place by one step
-//! of the file system once it was read back; so at any moment there is no less than there was. One on a good drive that
-//! is retired is copied, and one on a drive that came back is looked for where it lay.
+//! A stack that a scrub found damaged is regenerated as a *spare* beside it. Once it was read back, the spare replaces
+//! the stack in one step of the file system, so at no moment is there less data than before. A stack on a good drive
+//! that is retired is copied; a stack on a drive that came back is first looked for where it was.
 //!
-//! Before a stack is written, the catalog takes note of where it will lie; what a crash, or a catalog that could not be
-//! written, has left there is removed before the next rebuild of the blob, or along with it.
+//! Before a stack is written, the catalog records its target. A stack that a crash, or a failed write of the catalog,
+//! left there is removed before the next rebuild of the blob, or along with the blob.
 
 use super::operation::{Operation, Rebuild};
 use super::outcome::{described, drive_outcomes, policy_of};
@@ -61,7 +61,7 @@ impl World {
                 }
             };
             let Some(mut found) = aimed else {
-                // It is gone, or lies elsewhere: no drive was asked to read or to write.
+                // The blob is gone, or stored elsewhere: no drive was asked to read or to write.
                 let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
                 handle.report(event);
                 return;
@@ -71,7 +71,7 @@ impl World {
                 found.drives.iter().filter(|drive| **drive == target).count() == 1,
                 "a drive holds one of its stacks"
             );
-            // Under a newer catalog it may lie there already, counted.
+            // Under a newer catalog it may be there already, and count.
             let replaces = context.catalog_age.may_remove();
             let described = described(&context, &found);
             let order = Lost { index: lost, drives: found.drives.clone(), target: device, replaces, beside: spare };
@@ -96,7 +96,8 @@ impl World {
         });
     }
 
-    /// A stack was rebuilt, or was not: its blob as it lies then, and the checksum of its payload.
+    /// Records the result of a rebuild: the blob with the stack's new place, and the checksum of its payload, if it
+    /// succeeded.
     fn rebuilt(&mut self, op: OpId, written: Option<(Blob, u64)>, event: Event) {
         if let Some(Operation::Rebuild(rebuild)) = self.operations.get_mut(&op) {
             rebuild.written = written;
@@ -104,8 +105,9 @@ impl World {
         self.apply(event);
     }
 
-    /// Reads back the stack that a rebuild wrote; what does not read back is removed. One in its own place goes only if
-    /// it is wrong: it may be the last one that its blob has left by now, and is looked for before it is written again.
+    /// Reads back the stack that a rebuild wrote, and removes it if that fails. A stack that returns to its own place
+    /// is removed only if it is wrong: it may be the last one that its blob has left by now, and it is looked for
+    /// before it is written again.
     pub(super) fn verify_rebuilt(&self, op: OpId, attempt: Attempt, rebuild: &Rebuild, target: DriveId) {
         let Rebuild { index, in_place, returns, written: Some((blob, payload_crc64)) } = rebuild.clone() else {
             panic!("{op} is read back, and was not rebuilt");
@@ -160,7 +162,7 @@ impl World {
             let counted = count_moved(&context, (blob, index), [from, to]).await;
             let done = match counted {
                 Ok(true) => {
-                    // One that is back may have the stack still, for which it was looked in vain.
+                    // A drive that is back may still have the stack, though it was not found there.
                     if removes || (from != to && !in_service.has_failed(from)) {
                         remove_moved(&context, &in_service, blob).await;
                     }
@@ -171,7 +173,8 @@ impl World {
                     stack::remove(context.rack_uuid, blob, &[(index, device)]).await;
                     false
                 }
-                // It may be so or not; what the catalog counts must stay, and what it does not is known as left there.
+                // The move may have taken effect or not. A stack that the catalog counts must stay; one that it does
+                // not count is recorded as left there.
                 Err(error) => {
                     tracing::error!(%blob, %error, "a rebuilt stack could not be counted; it is rebuilt again");
                     false
@@ -185,11 +188,11 @@ impl World {
     }
 }
 
-/// Counts stack `index` of `blob`, which lay on `from`, on `to`. False if the blob is gone or lies elsewhere.
+/// Counts stack `index` of `blob`, which was on `from`, on `to`. False if the blob is gone or stored elsewhere.
 ///
 /// # Errors
-/// The catalog's, if it does not show the stack there. Where it does, a commit that failed was made, and the engine
-/// must count what the catalog counts.
+/// The catalog's, unless it shows the stack on `to`: then the failed commit took effect, and the engine must count what
+/// the catalog counts.
 async fn count_moved(
     context: &Context,
     (blob, index): (BlobId, u8),
@@ -208,7 +211,7 @@ async fn count_moved(
     Ok(true)
 }
 
-/// True if the catalog shows that stack `index` of `blob` lies on `drive` and counts there.
+/// True if the catalog shows stack `index` of `blob` on `drive`, and counts it there.
 async fn lies_on(context: &Context, blob: BlobId, index: u8, drive: DriveId) -> bool {
     let found = context.catalog.blob(blob).await.ok().flatten();
     let lies = found.is_some_and(|found| found.drives.get(usize::from(index)) == Some(&drive));
@@ -216,8 +219,7 @@ async fn lies_on(context: &Context, blob: BlobId, index: u8, drive: DriveId) -> 
 }
 
 impl World {
-    /// Remembers that `drive` failed for good, and reports it then. If that cannot be remembered, it is asked for
-    /// again.
+    /// Records that `drive` failed permanently, and then reports that. If it cannot be recorded, the engine asks again.
     pub(super) fn give_up_drive(&self, drive: DriveId, retired: bool) {
         self.start_with(move |handle, context| async move {
             let now_ms = (context.wall)();
@@ -242,7 +244,7 @@ impl World {
 }
 
 impl World {
-    /// Remembers that `drive`, which was given up and has shown its label just now, is back, and reports it then.
+    /// Records that `drive`, which was given up and has just shown its label, is back, and then reports that.
     pub(super) fn take_back_drive(&self, drive: DriveId) {
         let Some(uuid) = self.recognised.lock().get(&drive).copied() else {
             return tracing::error!(%drive, "a drive is to be taken back, and has shown no label");
@@ -261,8 +263,8 @@ impl World {
     }
 }
 
-/// Removes the old stack of `blob` from the good drive that it has moved from. What cannot be removed now goes with the
-/// next rebuild of the blob, or along with it.
+/// Removes the old stack of `blob` from the good drive that it has left. A stack that cannot be removed now goes with
+/// the next rebuild of the blob, or along with the blob.
 async fn remove_moved(context: &Context, in_service: &InService, blob: BlobId) {
     if !context.catalog_age.may_remove() {
         return;
@@ -279,7 +281,7 @@ pub(super) struct InService {
 }
 
 impl InService {
-    /// Stack `index` on `drive`; none if that one failed.
+    /// Stack `index` on `drive`; `None` if the drive failed.
     fn stack(&self, index: u8, drive: DriveId) -> Option<(u8, Arc<dyn Drive>)> {
         (!self.has_failed(drive)).then(|| (index, Arc::clone(&self.drives[drive.index()])))
     }
@@ -297,22 +299,22 @@ impl World {
     }
 }
 
-/// Where a rebuild will have its stack, and how.
+/// Where and how a rebuild writes its stack.
 #[derive(Clone, Copy)]
 struct Aim {
     index: u8,
     target: DriveId,
-    /// Beside the stack that is damaged.
+    /// True if it is written beside the damaged stack.
     spare: bool,
-    /// It may lie there as it was.
+    /// True if the stack may still be there unchanged.
     looks: bool,
 }
 
-/// Takes note of where stack `index` of the blob is written next, and removes what earlier rebuilds of it have left.
-/// The blob; `None` if it does not lie on `drives` any more.
+/// Records where stack `index` of the blob is written next, and removes what earlier rebuilds of it have left. Returns
+/// the blob; `None` if it is not on `drives` any more.
 ///
-/// In this order: a stack may have been counted by a commit that was not answered and comes back after a crash. A
-/// commit that is made after it, and finds the blob where it was, proves that it was not.
+/// The order matters: a commit that was not answered may have counted a stack, and show up after a crash. A commit that
+/// is made after it, and finds the blob where it was, proves that it did not.
 async fn aim(
     context: &Context,
     in_service: &InService,
@@ -331,7 +333,7 @@ async fn aim(
     if !noted {
         return Ok(None);
     }
-    // Under a newer catalog the lost stack may have been rebuilt already, and be one that must stay.
+    // Under a newer catalog the lost stack may have been rebuilt already; then it must stay.
     if context.catalog_age.may_remove() {
         let aimed_at = RebuildTarget { drive: target, index, spare: false };
         remove_left_over(context, in_service, blob, Some(aimed_at)).await?;
@@ -341,8 +343,8 @@ async fn aim(
     Ok(Some(found))
 }
 
-/// The same for stack `index`, which is damaged and is written beside itself. `None` as well for a catalog that is
-/// older than the rack: what it finds damaged may be rebuilt elsewhere.
+/// The same for stack `index`, which is damaged and is written beside itself. Also `None` for a catalog that is older
+/// than the rack: a stack that it finds damaged may be rebuilt elsewhere.
 async fn aim_beside(
     context: &Context,
     in_service: &InService,
@@ -357,9 +359,9 @@ async fn aim_beside(
     Ok(Some(found))
 }
 
-/// Removes the stacks of `blob` that rebuilds of it have left where it does not count them, but for where the next one
-/// is `aimed_at`, and for what a blob that lives has lost in its place. True if none is left, on any drive in service:
-/// what lies on one that failed is lost with it.
+/// Removes stacks of `blob` that its rebuilds have left where the catalog does not count them, except for `aimed_at`,
+/// the target of the next rebuild, and for stacks that a living blob has lost in their own place. True if none is left
+/// on any drive in service; stacks on a failed drive are lost with it.
 pub(super) async fn remove_left_over(
     context: &Context,
     in_service: &InService,
@@ -374,7 +376,7 @@ pub(super) async fn remove_left_over(
     if let Some(found) = context.catalog.blob(blob).await?
         && context.catalog.is_blob_living(blob).await?
     {
-        // What is lost with a drive that is back may be there and good, until somebody has looked.
+        // A stack lost with a drive that is back may be there and good, until it has been looked for.
         targets.retain(|target| target.spare || found.drives.get(usize::from(target.index)) != Some(&target.drive));
         if !targets.is_empty() && !context.catalog.confirm_left_over(&found, &targets).await? {
             return Ok(false);
@@ -399,7 +401,8 @@ pub(super) async fn remove_left_over(
     Ok(gone.len() == targets.len())
 }
 
-/// A page of the blobs whose stack on `drive` is lost or is to move away, and behind which blob to go on.
+/// A page of the blobs whose stack on `drive` is lost or is to move away, and the blob after which the next page
+/// begins.
 async fn page_on_drive(
     catalog: &Catalog,
     drive: DriveId,
@@ -416,7 +419,7 @@ async fn page_on_drive(
     Ok((blobs, page.next))
 }
 
-/// True if an earlier rebuild may have left the stack that `blob` has lost on `drive` there.
+/// True if an earlier rebuild may have left the stack that `blob` lost on `drive` there.
 async fn is_left_there(catalog: &Catalog, blob: &Blob, drive: DriveId) -> Result<bool, CatalogError> {
     let index = blob.drives.iter().position(|other| *other == drive);
     let in_place = index.map(|index| RebuildTarget { drive, index: index as u8, spare: false });

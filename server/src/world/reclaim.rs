@@ -1,4 +1,4 @@
-//! Reclaiming: listing the dead bytes of a group, and forgetting blobs whose stacks are gone.
+//! Reclaiming: lists the dead bytes of a group, and forgets blobs whose stacks are gone.
 
 use super::state::World;
 use catalog::{Blob, Catalog, Cursor, VersionId};
@@ -6,7 +6,7 @@ use engine::{DeadBlob, Event};
 use model::sabotage::{Sabotage, is_on};
 use model::{Attempt, BlobId, GroupId, OpId};
 
-/// Members of a blob that are looked up to find whether any of them can be read.
+/// Members of a blob that are looked up to find out if any of them can be read.
 const MEMBERS_LOOKED_AT: usize = 256;
 
 impl World {
@@ -42,9 +42,9 @@ impl World {
             Some(cursor) => self.dead_cursors.insert(group, cursor),
             None => self.dead_cursors.remove(&group),
         };
-        // A hold keeps stacks from being removed. It is no reason against an evacuation: who woke the group reads
-        // what still lives.
-        // Nothing is removed for a catalog that is older than the rack: what is dead to it may live in the newer one.
+        // A hold keeps stacks from being removed. It does not prevent an evacuation: the read that woke the group may
+        // hold a blob for its living objects. For a catalog that is older than the rack nothing is removed: data that
+        // is dead to it may live in the newer one.
         let may_remove = self.context.catalog_age.may_remove();
         let stays = |dead: &DeadBlob| !may_remove || (!dead.living && self.is_read(dead.blob));
         let (held, blobs): (Vec<_>, Vec<_>) =
@@ -57,7 +57,7 @@ impl World {
         self.context.holds.is_held(blob) && !is_on(Sabotage::HoldIgnored)
     }
 
-    /// The stacks of a blob are gone: the catalog forgets it.
+    /// Forgets a blob in the catalog after its stacks were removed.
     pub(super) fn blob_deleted(&mut self, op: OpId) {
         let Some(blob) = self.deleting.remove(&op) else { return };
         let (handle, catalog) = (self.handle.clone(), self.context.catalog.clone());
@@ -67,7 +67,7 @@ impl World {
                 %blob, %error,
                 "a reclaimed blob could not be forgotten; it is tried again at the group's next wake"
             );
-            // To the engine it is gone, and uses no room.
+            // For the engine it is gone and uses no room, so it is reported again.
             if let Ok(Some(kept)) = catalog.blob(blob).await {
                 let lost = catalog.lost_of(&kept).await.unwrap_or_default();
                 let Blob { group, drives, stack_bytes, payload_bytes: bytes, .. } = kept;
@@ -78,7 +78,7 @@ impl World {
     }
 }
 
-/// True if anything that lives in a blob can be read, as far as is known. In doubt, it is tried.
+/// True if anything that lives in a blob may be readable; also in doubt.
 async fn is_readable(catalog: &Catalog, blob: BlobId) -> bool {
     let Ok(page) = catalog.blob_members(blob, None, MEMBERS_LOOKED_AT).await else { return true };
     let versions: Vec<VersionId> = page.items.iter().map(|member| member.version).collect();

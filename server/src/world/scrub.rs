@@ -1,7 +1,7 @@
-//! Scrubbing: listing the blobs of a group, reading a part of one from all of its stacks, putting regenerated stacks in
-//! the places of damaged ones, and remembering all that.
+//! Scrubbing: lists the blobs of a group, reads a part of a blob from all of its stacks, replaces damaged stacks by
+//! regenerated ones, and records all that.
 //!
-//! What is found damaged is recorded before the engine hears of it, so that a repair that follows finds the record.
+//! Damage is recorded before it is reported to the engine, so that a repair that follows finds the record.
 
 use super::operation::Operation;
 use super::outcome::{described, drive_outcomes};
@@ -25,7 +25,7 @@ impl World {
         limit: u32,
     ) {
         let members = &self.rack.layout().groups[group.index()].drives;
-        // A blob has a stack on all drives of its group but so many: on one of these in any case.
+        // A blob has a stack on all but `without` drives of its group, so on at least one of these `without` + 1.
         let without = members.len() - self.rack.spec().code.stacks();
         let drives = members[..=without].to_vec();
         self.start_with(move |handle, context| async move {
@@ -80,7 +80,7 @@ impl World {
         });
     }
 
-    /// A blob was scrubbed, or a part of it.
+    /// Records that a blob, or a part of it, was scrubbed.
     pub(super) fn scrubbed(&self, blob: BlobId, outcome: &Outcome) {
         let Outcome::Scrubbed(found) = outcome else { return };
         let found = found.clone();
@@ -104,7 +104,7 @@ impl World {
         });
     }
 
-    /// The stack that was regenerated beside a damaged one takes its place.
+    /// Replaces a damaged stack by the one that was regenerated beside it.
     pub(super) fn put_in_place(
         &self,
         (op, attempt): (OpId, Attempt),
@@ -134,7 +134,8 @@ struct ScrubStep<'a> {
 }
 
 impl ScrubStep<'_> {
-    /// Whether the part can be read, and the outcome of each of `sources`; none if the blob is gone or lies elsewhere.
+    /// True if the part can be read, and the outcome of each of `sources`; empty if the blob is gone or stored
+    /// elsewhere.
     async fn run(
         &self,
         in_service: &InService,
@@ -142,7 +143,7 @@ impl ScrubStep<'_> {
     ) -> Result<(bool, Vec<DriveOutcome>), CatalogError> {
         let found = self.context.catalog.blob(self.blob).await?.filter(|found| found.drives == self.drives);
         let Some(found) = found else { return Ok((false, Vec::new())) };
-        // What a repair that did not come to its end has left; a repair that follows makes it anew.
+        // Removes leftovers of an unfinished repair; the next repair makes them again.
         if self.part.start == 0 && self.context.catalog_age.may_remove() {
             remove_left_over(self.context, in_service, self.blob, None).await?;
         }
@@ -150,7 +151,7 @@ impl ScrubStep<'_> {
         let (mut indices, mut gone, mut unused) = (Vec::new(), Vec::new(), Vec::new());
         for (index, device) in sources {
             let drive = self.drives[usize::from(index)];
-            // What was lost with the drive that this one has replaced is rebuilt, and is none of its damage.
+            // A stack lost with the drive that this one replaced is rebuilt, and is no damage of this drive.
             if self.context.catalog.is_stack_lost(drive, self.blob).await? {
                 unused.push(DriveOutcome { drive, result: DriveResult::Unused });
                 gone.push(index);
@@ -167,7 +168,7 @@ impl ScrubStep<'_> {
         Ok((findings.payload.is_ok(), outcomes))
     }
 
-    /// Records the stacks that are damaged, and what is lost. The stacks `gone` were lost with drives.
+    /// Records the damaged stacks and the lost ranges. The stacks `gone` were lost with drives.
     async fn note(&self, indices: &[u8], gone: &[u8], findings: &ScrubFindings) -> Result<(), CatalogError> {
         let is_bad = |index: &u8| findings.outcomes[usize::from(*index)] == StackOutcome::StackBad;
         let flaw_of = |index: u8| {
@@ -180,7 +181,7 @@ impl ScrubStep<'_> {
         };
         let damaged: Vec<DamagedStack> = indices.iter().filter(|index| is_bad(index)).map(damaged).collect();
         let mut lost: Vec<(u64, u64)> = findings.lost.iter().map(|range| (range.start, range.end)).collect();
-        // Where every stack was asked and says how it is, what cannot be read or is wrong is lost.
+        // If every stack was asked and reported its state, data that is unreadable or wrong is lost.
         let answered = |(index, outcome): (usize, &StackOutcome)| {
             gone.contains(&(index as u8))
                 || matches!(outcome, StackOutcome::Fine | StackOutcome::Repaired { .. } | StackOutcome::StackBad)
@@ -213,7 +214,7 @@ async fn note(
     context.catalog.note_scrub_finding(&finding, adds).await.map(drop)
 }
 
-/// Puts the spare of stack `index` in its place, and records that. False if that may not be.
+/// Replaces stack `index` by its spare, and records that. False if that is not allowed.
 async fn put_in_place(context: &Context, blob: &Blob, index: u8, device: &dyn Drive) -> Result<bool, String> {
     let text = |error: CatalogError| error.to_string();
     let (rack, id, drive) = (context.rack_uuid, blob.blob, blob.drives[usize::from(index)]);
@@ -222,7 +223,7 @@ async fn put_in_place(context: &Context, blob: &Blob, index: u8, device: &dyn Dr
     let replaced =
         if lies_there && !is_lost { stack::replace_with_spare(rack, id, index, device).await } else { Ok(false) };
     if !matches!(replaced, Ok(true)) {
-        // Whatever the drive answered, there is nothing beside a stack that was replaced.
+        // Safe even after an error: a stack that was replaced has nothing beside it.
         stack::remove_spare(rack, id, index, device).await;
         return replaced.map_err(|error| error.to_string());
     }
@@ -231,7 +232,7 @@ async fn put_in_place(context: &Context, blob: &Blob, index: u8, device: &dyn Dr
     Ok(true)
 }
 
-/// The blobs that a scrub could not read and something lives in, as they are now; for boot.
+/// The blobs with living objects that a scrub could not read, in their present state; for boot.
 pub(crate) async fn unread(context: &Context) -> Result<Vec<Event>, CatalogError> {
     let mut facts = Vec::new();
     for (group, blobs) in context.catalog.scrubs_unread().await? {

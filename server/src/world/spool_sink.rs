@@ -1,7 +1,7 @@
-//! The spool as the target of a read: segment after segment, as [`engine::recall::RecallOperation`] says.
+//! The spool as the target of a read: segment after segment, as [`engine::recall::RecallOperation`] decides.
 //!
 //! Invariants:
-//! - room is held for one segment while the read is queued, and for two at most in service;
+//! - room is held for one segment while the read is queued, and for at most two in service;
 //! - the next segment can be found before the one before it is complete;
 //! - nothing here waits for a reader.
 
@@ -11,15 +11,15 @@ use model::BlobId;
 use std::ops::Range;
 use workshop::{Purpose, ReserveError, Spool, SpoolError, SpoolReader, SpoolWriter};
 
-/// A further segment of a read, as its reader is to know it.
+/// A further segment of a read, for its reader.
 pub struct SpoolSegment {
-    /// Keeps it, and reads it.
+    /// Holds the segment, and reads it.
     pub reader: SpoolReader,
     /// True if the read ends with it.
     pub is_last: bool,
 }
 
-/// Is shown every segment that a read goes on to.
+/// Called with every further segment of a read.
 pub type SegmentFollower = Box<dyn Fn(SpoolSegment) + Send + Sync>;
 
 /// Writes a read into the spool.
@@ -28,7 +28,7 @@ pub struct SpoolSink {
     blob: BlobId,
     operation: RecallOperation,
     writer: SpoolWriter,
-    /// The payload byte that comes next.
+    /// The next payload byte.
     at: u64,
     follower: SegmentFollower,
     /// Why the spool took no more.
@@ -36,10 +36,10 @@ pub struct SpoolSink {
 }
 
 impl SpoolSink {
-    /// Room for the first segment of `operation`, which reads `blob`; and its reader.
+    /// Reserves room for the first segment of `operation`, which reads `blob`; also returns its reader.
     ///
     /// # Errors
-    /// [`ReserveError`] if there is none.
+    /// [`ReserveError`] if the spool has no room.
     pub async fn reserve(
         spool: &Spool,
         blob: BlobId,
@@ -66,12 +66,12 @@ impl SpoolSink {
         Ok((Self { spool: spool.clone(), blob, operation, writer, at, follower, failure: None }, reader))
     }
 
-    /// The payload bytes that it is to take.
+    /// The payload bytes that it takes.
     pub(super) fn range(&self) -> Range<u64> {
         self.operation.range()
     }
 
-    /// The payload bytes of the segment under way, and those behind it: all that is not there if it ends now.
+    /// The payload bytes of the current segment and of those after it: everything that is missing if it ends now.
     pub(super) fn left(&self) -> Range<u64> {
         self.writer.range().start..self.range().end
     }
@@ -81,12 +81,12 @@ impl SpoolSink {
         self.failure.as_deref()
     }
 
-    /// The payload byte that comes next.
+    /// The next payload byte.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// Takes the next bytes. It is closed where its segment ends and there is no next one.
+    /// Takes the next bytes. Closes at the end of its segment if no other follows.
     pub(super) async fn give(&mut self, bytes: &[u8]) -> Result<(), SinkClosed> {
         let mut left = bytes;
         while !left.is_empty() {
@@ -109,11 +109,11 @@ impl SpoolSink {
         Ok(())
     }
 
-    /// Room for the next segment, if the read goes on.
+    /// Reserves room for the next segment, if the read continues.
     async fn next_segment(&mut self) -> Option<SpoolWriter> {
         let usage = self.spool.usage();
         if self.spool.find(self.blob, self.writer.range().end).is_some() {
-            return None; // what the spool has is not read again
+            return None; // bytes in the spool are not read again
         }
         let free_bytes = (usage.capacity_bytes + usage.idle_bytes).saturating_sub(usage.used_bytes);
         let segment = self.operation.next_segment(free_bytes)?;
@@ -126,7 +126,7 @@ impl SpoolSink {
         Some(writer)
     }
 
-    /// All was given that will be.
+    /// Finishes the last segment; no more bytes follow.
     pub(super) async fn finish(self) -> Result<(), SpoolError> {
         let finished = self.writer.finish().await;
         if let Err(error) = &finished {
@@ -141,7 +141,7 @@ impl SpoolSink {
         SinkClosed
     }
 
-    /// No more comes, for this reason.
+    /// Fails the segment for this reason; no more bytes follow.
     pub(super) fn fail(self, reason: &str) {
         self.writer.fail(reason);
     }

@@ -1,5 +1,5 @@
-//! The state of the world: the engine, the operations that are not over, and its place in listings; and the handle by
-//! which everybody else talks to the one task that owns it all.
+//! The state of the world: the engine, the operations under way, and its cursors of listings; and the handle by which
+//! all other tasks communicate with the one task that owns this state.
 //!
 //! Each message to that task is a step: a function of the world, called between two events of the engine.
 
@@ -23,14 +23,15 @@ use tokio::sync::{mpsc, oneshot};
 /// A step of the world's task.
 pub(super) type Step = Box<dyn FnOnce(&mut World) + Send>;
 
-/// Takes the answer: a drive of the pool spins, or did not start. Dropped unanswered if the world ends.
+/// Receives the answer: true if a drive of the pool spins, false if it did not start. Dropped without a call if the
+/// world ends.
 type PoolAnswer = Box<dyn FnOnce(bool) + Send>;
 
 /// The interpreter of the engine's actions.
 pub struct World {
     pub(super) rack: Rack,
     pub(super) context: Context,
-    /// The drives, held to the engine's deadlines.
+    /// The drives, bound to the engine's deadlines.
     pub(super) drives: Arc<[Arc<dyn Drive>]>,
     pub(super) handle: WorldHandle,
     pub(super) steps: mpsc::UnboundedReceiver<Step>,
@@ -39,7 +40,7 @@ pub struct World {
     /// Versions that belong to a write under way.
     pub(super) migrating: BTreeSet<VersionId>,
     pub(super) staged_cursor: Option<StagedCursor>,
-    /// Where the pass of checks goes on, and what it takes of its pages.
+    /// The point at which the pass of checks continues, and its selection of versions to take.
     pub(super) check_place: CheckPlace,
     pub(super) check_selection: Option<StagedCursor>,
     /// Checked versions that are in memory and in no pack yet.
@@ -49,31 +50,31 @@ pub struct World {
     pub(super) dead_cursors: BTreeMap<GroupId, Cursor>,
     pub(super) deleting: BTreeMap<OpId, BlobId>,
     pub(super) evacuating: BTreeSet<BlobId>,
-    /// The UUIDs that drives have shown which were given up, when they were tried.
+    /// UUIDs that given-up drives have shown when they were tried.
     pub(super) recognised: Arc<Mutex<BTreeMap<DriveId, DriveUuid>>>,
-    /// Held by who takes note of where a stack is written, or removes what nobody counts: not both at once.
+    /// Held to record where a stack is written, or to remove stacks that do not count: never both at once.
     pub(super) aiming: Arc<tokio::sync::Mutex<()>>,
     /// Blobs that are being committed to the catalog.
     pub(super) committing: usize,
     pub(super) starts_persisted: StartsPersisted,
     pub(super) last_commands: LastCommands,
     pub(super) closing: Option<oneshot::Sender<()>>,
-    /// Who waits for a group to get up.
+    /// Tasks that wait for a group to wake.
     pub(super) awaiting_up: BTreeMap<GroupId, Vec<oneshot::Sender<()>>>,
-    /// Who waits for a drive of the pool to spin.
+    /// Callers that wait for a drive of the pool to spin.
     pub(super) awaiting_pool: BTreeMap<PoolDriveId, Vec<PoolAnswer>>,
     /// The hardware, for the power of the pool's drives.
     pub(super) hardware: Option<Arc<dyn Hardware>>,
-    /// Those drives of the pool that are whole disks.
+    /// The drives of the pool that are whole disks.
     pub(super) pool_disks: Option<Arc<PoolDisks>>,
-    /// Where the actions of each repartition job go.
+    /// The channels for the actions of each repartition job.
     pub(super) job_actions: BTreeMap<JobId, mpsc::UnboundedSender<JobAction>>,
-    /// How full each class's queue for clients is, in thousandths, as of the last event.
+    /// The fill of each class's queue for clients, in thousandths, as of the last event.
     queue_fills: Arc<[AtomicU32]>,
 }
 
 impl World {
-    /// A world around `rack`, which knows of no drive yet.
+    /// A world around `rack`, which has no report of any drive yet.
     pub fn new(rack: Rack, context: Context) -> (Self, WorldHandle) {
         assert_eq!(context.drives.len(), rack.spec().drives.len(), "every drive of the rack is there to be commanded");
         let (sender, steps) = mpsc::unbounded_channel();
@@ -122,7 +123,7 @@ impl World {
         self
     }
 
-    /// How full the clients' queue of a drive's class is, in thousandths, whenever it is asked.
+    /// A function that returns the present fill of the clients' queue of a drive's class, in thousandths.
     pub fn queue_fill(&self) -> impl Fn(DriveId) -> u32 + Send + Sync + 'static {
         let layout = self.rack.layout();
         let class_of = |drive: &DriveSpec| layout.group_of(drive.id).map(|group| layout.class_of(group));
@@ -131,14 +132,14 @@ impl World {
         move |drive| classes[drive.index()].map_or(0, |class| fills[class.index()].load(Ordering::Relaxed))
     }
 
-    /// Keeps how full the queues are for those who ask between two events.
+    /// Stores the fill of the queues, for readers between two events.
     pub(super) fn store_queue_fills(&self) {
         for (index, fill) in self.queue_fills.iter().enumerate() {
             fill.store(self.rack.class_fill_permille(ClassId(index as u32)), Ordering::Relaxed);
         }
     }
 
-    /// The number of the next operation that is the world's own.
+    /// The number of the next operation of the world's own.
     pub(super) fn next_op(&mut self) -> OpId {
         let op = OpId(self.next_op);
         self.next_op += 1;
@@ -149,7 +150,7 @@ impl World {
         Arc::clone(&self.drives[drive.index()])
     }
 
-    /// Starts a task that reports by the handle what came of it.
+    /// Starts a task that reports its result through the handle.
     pub(super) fn start_with<Task>(&self, task: impl FnOnce(WorldHandle, Context) -> Task)
     where
         Task: Future<Output = ()> + Send + 'static,
@@ -162,7 +163,7 @@ impl World {
     }
 }
 
-/// The handle by which everybody else talks to the world.
+/// The handle by which other tasks communicate with the world.
 #[derive(Clone)]
 pub struct WorldHandle {
     steps: mpsc::UnboundedSender<Step>,
@@ -174,23 +175,23 @@ impl WorldHandle {
         self.run(|world| world.order_read(order));
     }
 
-    /// Asks for a blob of bytes in memory. What becomes of it is answered.
+    /// Orders a blob from bytes in memory. The outcome goes to the order's channel.
     pub fn write(&self, order: WriteOrder) {
         self.run(|world| world.order_write(order));
     }
 
-    /// Has the staged `version`, a copy of the catalog of so many bytes, written into a pack of its own: into a group
-    /// that is awake, if one has room, and rather into none of `avoided`.
+    /// Writes the staged `version`, a copy of the catalog of length `bytes`, into its own pack: to an awake group, if
+    /// one has room, and preferably to none of `avoided`.
     pub fn write_copy(&self, version: VersionId, bytes: u64, avoided: Vec<GroupId>) {
         self.run(move |world| world.write_copy(version, bytes, &avoided));
     }
 
-    /// Reports a fact to the engine.
+    /// Reports an event to the engine.
     pub fn report(&self, event: Event) {
         self.run(|world| world.apply(event));
     }
 
-    /// Looks at the engine, between two events. `None` if the world has ended.
+    /// Runs `look` on the engine, between two events. `None` if the world has ended.
     pub async fn ask<T: Send + 'static>(&self, look: impl FnOnce(&Rack, Time) -> T + Send + 'static) -> Option<T> {
         self.look(|world| look(&world.rack, world.context.clock.now())).await
     }
@@ -200,19 +201,19 @@ impl WorldHandle {
         self.look(move |world| world.migrating.contains(&version)).await.unwrap_or(false)
     }
 
-    /// For each of `versions`, whether it belongs to a pack that is being written. None does, if the world has ended.
+    /// For each of `versions`, true if it belongs to a pack that is being written. All false if the world has ended.
     pub(super) async fn are_migrating(&self, versions: Vec<VersionId>) -> Vec<bool> {
         let count = versions.len();
         let are = move |world: &World| versions.iter().map(|version| world.migrating.contains(version)).collect();
         self.look(are).await.unwrap_or_else(|| vec![false; count])
     }
 
-    /// True if another drive may take the place of `drive`, which failed: no blob can come to be counted on it.
+    /// True if another drive may replace `drive`, which failed: no further blob can come to count on it.
     pub async fn may_be_replaced(&self, drive: DriveId) -> bool {
         self.look(move |world| world.rack.may_be_replaced(drive) && world.committing == 0).await.unwrap_or(false)
     }
 
-    /// Takes in nothing more, lets what is in service end, and puts every group to sleep.
+    /// Accepts nothing more, lets operations in service end, and puts every group to sleep.
     pub async fn close(&self) {
         let (done, closed) = oneshot::channel();
         self.run(|world| {
@@ -230,13 +231,14 @@ impl WorldHandle {
         answered.await.ok()
     }
 
-    /// Has the world's task take a step. A world that has ended takes none, and nobody is left to act on it.
+    /// Runs a step in the world's task. After the end of the world the step is dropped, since nothing is left to act
+    /// on.
     pub(super) fn run(&self, step: impl FnOnce(&mut World) + Send + 'static) {
         let _ = self.steps.send(Box::new(step));
     }
 }
 
-/// The drives of `context`, each of which answers within the engine's deadlines.
+/// The drives of `context`, each bound to the engine's deadlines.
 fn with_deadlines(rack: &Rack, context: &Context) -> Arc<[Arc<dyn Drive>]> {
     let decided = rack.drive_deadlines();
     let deadlines = Deadlines {

@@ -1,6 +1,6 @@
-//! Transfers that write and remove stripe stacks. Each runs in a task of its own and answers with one event.
+//! Transfers that write and remove stripe stacks. Each runs in its own task and answers with one event.
 //!
-//! A transfer that fails for a reason of the workshop's (a staged file that cannot be read) is no drive's fault: every
+//! A transfer that fails because of the workshop (a staged file that cannot be read) is not the fault of a drive: every
 //! drive's outcome is reported.
 
 use super::operation::{Operation, Origin, WrittenBlob};
@@ -90,7 +90,7 @@ impl World {
         });
     }
 
-    /// A write, or its verification, is over.
+    /// Ends a write, or its verification.
     fn write_transferred(&mut self, op: OpId, written: Option<WrittenBlob>, event: Event) {
         if let Some(Operation::Write { written: place, .. }) = self.operations.get_mut(&op) {
             *place = written;
@@ -127,8 +127,8 @@ impl World {
     }
 }
 
-/// True if the catalog knows no stack of `blob` but these and those on drives that failed. A page of dead blobs may
-/// be older than the move of a rebuilt stack, which would lie on its new drive for ever if the blob were forgotten.
+/// True if the catalog knows no stack of `blob` except these and those on failed drives. A page of dead blobs may be
+/// older than the move of a rebuilt stack, which would stay on its new drive forever if the blob were forgotten.
 async fn knows_no_others(context: &Context, blob: BlobId, stacks: &[(u8, DriveId)], in_service: &InService) -> bool {
     match context.catalog.blob(blob).await {
         Ok(Some(found)) => {
@@ -143,7 +143,8 @@ async fn knows_no_others(context: &Context, blob: BlobId, stacks: &[(u8, DriveId
     }
 }
 
-/// The result of a write that succeeded; the outcome of each drive; the versions to blame if the pack was unreadable.
+/// The result of a write that succeeded, the outcome of each drive, and the versions to blame if the pack was
+/// unreadable.
 type Filled<T> = (Option<T>, Vec<StackOutcome>, Option<Vec<u64>>);
 
 struct BlobWrite {
@@ -158,7 +159,7 @@ struct BlobWrite {
 }
 
 impl BlobWrite {
-    /// Intent, stacks, sync. A failure leaves nothing but a dead blob.
+    /// Intent, stacks, sync. A failure leaves only a dead blob.
     async fn run(&self, handle: &WorldHandle) -> Filled<WrittenBlob> {
         let unused = || self.devices.iter().map(|_| StackOutcome::Unused).collect();
         let before = self.context.catalog.sequence();
@@ -188,7 +189,7 @@ impl BlobWrite {
         (sealed.map(|sealed| WrittenBlob { blob, sealed, read_back: false }), outcomes, unreadable)
     }
 
-    /// As of after the intent, so that it is above what any catalog counts that does not know the blob.
+    /// Taken after the intent, so that its sequence number is above that of any catalog that does not know the blob.
     fn provenance(&self, blob: &Blob) -> Provenance {
         let sequence = self.context.catalog.sequence().0;
         let run = self.context.catalog_age.stamp().bits();
@@ -220,7 +221,7 @@ impl BlobWrite {
         Ok(blob)
     }
 
-    /// The pack's bytes into the stacks.
+    /// Writes the pack's bytes into the stacks.
     async fn fill(&self, mut writer: StackWriter) -> Filled<Sealed> {
         let mut source = PackSource::new(Arc::clone(&self.pack));
         let usage = || usage_of(&self.context);
@@ -255,9 +256,9 @@ impl BlobWrite {
         (sealed, report.outcomes, None)
     }
 
-    /// The version that a pack failed with while member number `member` of it was read; none if it is not to blame.
-    /// Whether that is an error is seen when the pack is composed anew: an object that was deleted or overwritten
-    /// meanwhile does no harm, and one that is there and unreadable goes into quarantine.
+    /// The version of member `member`, at whose reading a pack failed; empty if the member is not to blame. Whether
+    /// this is an error shows when the pack is composed again: an object that was deleted or overwritten meanwhile does
+    /// no harm, and one that is there and unreadable is quarantined.
     fn unreadable(&self, error: &PackError, member: Option<usize>) -> Vec<u64> {
         let member = member.filter(|_| blames_member(error)).and_then(|member| self.pack.plan().members().get(member));
         let Some(member) = member else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Who waits for a group to get up: reading ahead, which wakes none.
+//! Waiting for a group to wake: used by read-ahead, which wakes none itself.
 
 use super::state::{World, WorldHandle};
 use engine::GroupState;
@@ -6,7 +6,7 @@ use model::{DriveId, GroupId};
 use tokio::sync::oneshot;
 
 impl World {
-    /// A drive is about to start: those that wait for its group, if that gets up, go on.
+    /// Notes that a drive is about to start: tasks that wait for its group continue if the group wakes.
     pub(super) fn note_start(&mut self, drive: DriveId) {
         if let Some(group) = self.rack.layout().group_of(drive).filter(|group| self.is_up(*group)) {
             for waiting in self.awaiting_up.remove(&group).unwrap_or_default() {
@@ -31,7 +31,7 @@ impl World {
 }
 
 impl WorldHandle {
-    /// Waits until `group` is awake or on its way to be; false if the world ends before.
+    /// Waits until `group` is awake or waking; false if the world ends first.
     pub async fn group_up(&self, group: GroupId) -> bool {
         let (waiting, up) = oneshot::channel();
         self.run(move |world| world.await_up(group, waiting));

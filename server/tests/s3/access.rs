@@ -1,4 +1,4 @@
-//! Who may do what: owners, ACLs, object ownership, and everybody else.
+//! Access control: owners, ACLs, object ownership, and all other users.
 
 use super::Front;
 use crate::client::Call;

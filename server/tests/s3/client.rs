@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const SCOPE: &str = "us-east-1/s3/aws4_request";
 
-/// How a request proves whose it is.
+/// The way in which a request proves its sender.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Signed {
     /// Not at all.
@@ -24,13 +24,13 @@ pub enum Signed {
     Unsigned,
     /// In the URL.
     Url,
-    /// In headers and in every chunk of the body, and of a trailer if there is one.
+    /// In headers and in every chunk of the body, and in the trailer if there is one.
     Chunks,
     /// In headers, the body in unsigned chunks with a trailer.
     UnsignedChunks,
 }
 
-/// A request to be.
+/// A request that is not yet sent.
 #[derive(Clone)]
 pub struct Call {
     method: &'static str,
@@ -172,7 +172,7 @@ impl Call {
         self.user("BOB", "bobs secret")
     }
 
-    /// By nobody.
+    /// Without a signature.
     pub fn unsigned(self) -> Self {
         self.signed(Signed::Not)
     }
@@ -189,7 +189,7 @@ impl Call {
         self
     }
 
-    /// A URL that is good for so long.
+    /// Sets the time in seconds for which a presigned URL is valid.
     pub fn expires_s(mut self, seconds: u64) -> Self {
         self.expires_s = seconds;
         self

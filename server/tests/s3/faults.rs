@@ -20,7 +20,7 @@ use std::time::Duration;
 pub enum Fault {
     /// None.
     None,
-    /// Bytes can be neither read nor written; the next attempt may come in so many seconds.
+    /// Bytes can be neither read nor written; the next attempt may come after this number of seconds.
     Cold(u32),
     /// A GET breaks after the first byte.
     Breaks,
@@ -57,17 +57,17 @@ impl Faulty {
         *self.hooks.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
     }
 
-    /// How many sinks are open.
+    /// The number of open sinks.
     pub fn sinks(&self) -> usize {
         self.hooks.sinks.load(Ordering::SeqCst)
     }
 
-    /// How many streams of GETs are open.
+    /// The number of open streams of GETs.
     pub fn streams(&self) -> usize {
         self.hooks.streams.load(Ordering::SeqCst)
     }
 
-    /// The bytes of an object, if there is one.
+    /// The bytes of an object; `None` if a GET of it is refused.
     pub async fn bytes(&self, bucket: &str, key: &str) -> Option<Vec<u8>> {
         let body = self.service.get(bucket, key, None).await.ok()?;
         let pieces: Vec<_> = body.bytes.map(|piece| piece.unwrap()).collect().await;
@@ -89,7 +89,7 @@ impl Faulty {
         Box::new(CountedSink { sink, _open: Open::count(&self.hooks, |hooks| &hooks.sinks) })
     }
 
-    /// What `read` gives, once it is not to be awaited any more.
+    /// Waits until the fault is no longer `Awaited`, then opens `read`.
     async fn awaited(self, read: ReadBytes) -> Result<ReadyBytes, ServiceError> {
         while self.fault() == Fault::Awaited {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -122,7 +122,7 @@ impl Faulty {
     }
 }
 
-/// Counts while it lives.
+/// Counts one open stream or sink until it is dropped.
 struct Open {
     hooks: Arc<Hooks>,
     of: fn(&Hooks) -> &AtomicUsize,

@@ -1,4 +1,5 @@
-//! Clients that take places, connections and memory and give nothing for it; and what others are answered meanwhile.
+//! Clients that hold slots, connections and memory and make no progress; and the answers that other clients get
+//! meanwhile.
 
 use super::{Front, eventually};
 use crate::client::{Call, Signed, read_reply};

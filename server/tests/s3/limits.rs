@@ -1,4 +1,4 @@
-//! S3Limits, clients that stall or vanish, failures below, and the end of service.
+//! Limits, clients that stall or vanish, failures of the object service, and shutdown.
 
 use super::{Front, eventually};
 use crate::client::{Call, read_reply};

@@ -16,7 +16,7 @@ fn list(query: &[(&str, &str)]) -> Call {
     query.iter().fold(call, |call, (name, value)| call.query(name, value))
 }
 
-/// Entries of all pages of `size`, and how many pages there were.
+/// Returns the entries of all pages of `size`, and the number of pages.
 async fn pages(front: &Front, query: &[(&str, &str)], size: usize) -> (Vec<String>, usize) {
     let (mut entries, mut count, mut token) = (Vec::new(), 0, None::<String>);
     loop {

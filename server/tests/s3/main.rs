@@ -1,4 +1,4 @@
-//! The S3 front over real HTTP, before the object service over memory.
+//! The S3 front over real HTTP, before the object service in memory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -53,7 +53,7 @@ fn domain() -> Option<HostDomain> {
     HostDomain::new("s3.test")
 }
 
-/// A server with a bucket, `shelf`, of Alice's.
+/// A server with a bucket, `shelf`, that Alice owns.
 struct Front {
     address: SocketAddr,
     store: Faulty,

@@ -4,7 +4,7 @@ use super::Front;
 use crate::client::Call;
 use crate::strict::{all, texts};
 
-/// Keys as paths spell them, and as a document of XML 1.0 must give them back.
+/// Keys as paths spell them, and as they read in a document of XML 1.0.
 const KEYS: [(&str, &str); 7] = [
     ("a%00b", "a\u{fffd}b"),
     ("a%01b", "a\u{fffd}b"),

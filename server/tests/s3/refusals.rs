@@ -1,4 +1,4 @@
-//! Who and what is refused: strangers, and everything we do not do.
+//! Refused requests: from unknown users, and for operations that the server does not have.
 
 use super::Front;
 use crate::client::{Call, Signed};

@@ -19,7 +19,7 @@ const WORKSHOP_BYTES: u64 = 512 << 20;
 const SPOOL_BYTES: u64 = 64 << 20;
 const SEED: u64 = 1;
 
-/// A service with its counters, by which the engine reports what there is room for.
+/// A service with its counters, through which the engine reports the room that is left.
 pub struct Site {
     pub service: ObjectService,
     pub counters: Arc<WorldCounters>,

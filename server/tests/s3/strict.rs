@@ -1,13 +1,13 @@
-//! A reader of XML 1.0 that refuses whatever the standard does: no character outside of `Char`, literally or as a
-//! reference, no unknown entity, every element closed. It gives texts back as a conforming parser does, with ends of
-//! lines normalised before references are resolved.
+//! A reader of XML 1.0 that refuses everything that the standard refuses: characters outside `Char`, literally or as a
+//! reference, unknown entities, and elements that are not closed. It returns texts as a conforming parser does: ends of
+//! lines are normalised before references are resolved.
 
-/// Whether XML 1.0 has this character (section 2.2, `Char`).
+/// True if XML 1.0 has this character (section 2.2, `Char`).
 fn is_char(char: char) -> bool {
     matches!(char, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}')
 }
 
-/// The elements of `document` that have text, with it, in document order.
+/// Returns the elements of `document` that have text, with their text, in document order.
 ///
 /// # Panics
 /// When it is not well-formed.

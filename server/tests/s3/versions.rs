@@ -1,4 +1,4 @@
-//! Versions where there is one of each object, and what else is known of objects.
+//! Versioning requests on a server with one version of each object, and other attributes of objects.
 
 use super::Front;
 use crate::client::Call;

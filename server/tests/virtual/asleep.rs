@@ -1,4 +1,4 @@
-//! Drives that sleep are left alone, whatever clients ask that does not need them.
+//! Sleeping drives stay asleep during client requests that do not need them.
 
 use crate::site::{BUCKET, HOUR, KIB, SECOND, Site};
 use s3::store::ObjectStore;
@@ -29,7 +29,7 @@ fn a_day_of_listings_heads_and_status_touches_no_drive_that_sleeps() {
             assert_eq!(drive.recorded_calls(), [], "drive {number}");
         }
         assert_eq!(larder.starts(), starts, "and none was started");
-        // The same, seen to work: a GET does touch them.
+        // Counter-check: a GET does touch them.
         larder.get_retrying(&keys[0]).await.unwrap();
         tokio::time::sleep(SECOND).await;
         assert!(larder.starts() > starts);
@@ -61,7 +61,7 @@ fn a_thousand_scrapes_touch_no_drive_that_sleeps_and_know_its_state() {
             assert_eq!(drive.recorded_calls(), [], "drive {number}");
         }
         assert_eq!(larder.starts(), starts, "and none was started");
-        // The same, seen to work: a GET does touch them, and the scrape shows it.
+        // Counter-check: a GET does touch them, and the scrape shows it.
         larder.get_retrying(&keys[0]).await.unwrap();
         let text = metrics::scrape(&status).await.unwrap();
         assert!(larder.starts() > starts && !text.contains("\nlarder_active_drives 0.0\n"), "{text}");

@@ -1,4 +1,4 @@
-//! Objects that are overwritten and deleted while something is under way; and the space that they leave.
+//! Objects that are overwritten and deleted while other work is under way; and the space that they leave.
 
 use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, content, read_out, retry_after_s};
 use catalog::{Bucket, Place, User};
@@ -9,7 +9,7 @@ use model::GroupId;
 use s3::store::{GetBody, ObjectStore, ServiceError};
 use std::time::Duration;
 
-/// Waits in small steps, so that it is there at the moment.
+/// Waits in small steps, so that it returns at the moment when `done` holds.
 async fn soon(what: &str, mut done: impl AsyncFnMut() -> bool) {
     for _ in 0..200_000 {
         if done().await {
@@ -27,7 +27,7 @@ async fn visit(larder: &Larder, key: &str) {
     larder.until("asleep", HOUR, async || larder.state(group).await == GroupState::Asleep).await;
 }
 
-/// How many steps a migration of three objects takes.
+/// The number of steps that a migration of three objects takes.
 fn steps_of_a_migration() -> u64 {
     let mut site = Site::nas8();
     let power = site.power.clone();
@@ -164,7 +164,7 @@ fn what_still_lives_in_a_mostly_dead_pack_is_evacuated() {
     site.run(async |larder| {
         let (keys, blob) = larder.mostly_dead_blob().await;
         visit(larder, "k0000").await;
-        // It is staged again, moves anew, and at the next wake of the old group the old pack goes.
+        // It is staged again and moves again; at the next wake of the old group the old pack is removed.
         larder.settle().await;
         for key in &keys[..2] {
             assert!(!matches!(larder.place(key).await, Place::Stored { blob: b, .. } if b == blob), "evacuated");
@@ -300,7 +300,7 @@ fn closing_while_a_write_fails_ends_all_the_same() {
     }
 }
 
-/// The request was admitted when the user was still there.
+/// The request was admitted when the user still existed.
 #[test]
 fn whoever_is_removed_while_he_makes_a_bucket_has_no_key_any_more() {
     Site::nas8().run(async |larder| {

@@ -1,4 +1,5 @@
-//! Checks of the workshop, with migration riding along: what is read, when, what is found, and what is not read again.
+//! Checks of the workshop, with migration during the same pass: what is read and when, what is found, and what is not
+//! read again.
 
 use crate::site::{BUCKET, Ended, HOUR, KIB, Larder, MIB, MINUTE, Site};
 use crate::steps::next_step;
@@ -21,8 +22,8 @@ use workshop::staged_file_name;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// A site that is checked once a day. What is older than an hour and larger than 10 KB is due, and waits for a pass;
-/// all else is hot. Objects below 64 KiB are records of the log.
+/// A site that is checked once a day. Objects older than an hour and larger than 10 KB are due and wait for a pass; all
+/// others are hot. Objects below 64 KiB are records of the log.
 fn site() -> Site {
     let mut site = Site::nas8();
     site.small_below_bytes = 64 * KIB;
@@ -42,7 +43,7 @@ fn traced(site: &mut Site) -> Arc<Mutex<Vec<Record>>> {
     records
 }
 
-/// When each version was read by a pass.
+/// The times at which a pass read each version.
 fn checked(records: &[Record]) -> BTreeMap<u64, Vec<Time>> {
     let mut checked: BTreeMap<u64, Vec<Time>> = BTreeMap::new();
     for record in records {
@@ -54,7 +55,8 @@ fn checked(records: &[Record]) -> BTreeMap<u64, Vec<Time>> {
     checked
 }
 
-/// Pages that were asked for at or above the limit of the load, and all others; none of the first without need.
+/// Returns the number of pages that were requested at or above the load limit, and the number of all others. Asserts
+/// that the former have no limit.
 fn pages(records: &[Record]) -> (u32, u32) {
     let (mut load, mut pages) = (0, (0, 0));
     for record in records {
@@ -114,7 +116,7 @@ fn what_is_due_goes_to_the_rack_from_memory_and_every_object_is_checked_once_a_p
         }
         tokio::time::sleep(3 * DAY).await;
     });
-    // A start goes on with the period.
+    // After a restart the period continues.
     site.run(async |larder| {
         tokio::time::sleep(2 * DAY).await;
         let checks = status(larder).await.checks;
@@ -131,7 +133,7 @@ fn what_is_due_goes_to_the_rack_from_memory_and_every_object_is_checked_once_a_p
     assert_eq!(pages(&records).0, 0);
 }
 
-/// Bytes that the workshop's disk moves for checks and migration of files of a MiB, with so much memory.
+/// Bytes that the workshop's disk moves for checks and migration of files of a MiB, with `memory_bytes` of memory.
 fn moved_bytes(memory_bytes: u64) -> u64 {
     let mut site = site();
     site.policy.checks.memory_bytes = memory_bytes;
@@ -151,7 +153,7 @@ fn the_disk_of_the_workshop_reads_once_and_not_twice() {
     let (with, without) = (moved_bytes(64 * MIB), moved_bytes(0));
     assert!((16 * MIB..17 * MIB).contains(&with), "{} KiB", with / KIB);
     assert!((32 * MIB..34 * MIB).contains(&without), "{} KiB", without / KIB);
-    // In turns where there is not memory for all: packs of 4 MiB.
+    // In turns where the memory does not hold all: packs of 4 MiB.
     assert!((16 * MIB..17 * MIB).contains(&moved_bytes(6 * MIB)));
 }
 
@@ -164,7 +166,7 @@ fn clients_come_first_until_a_pass_is_overdue() {
         larder.put_many("file", 3, MIB).await;
         larder.put("held", 1, 9_000).await.unwrap();
         tokio::time::sleep(22 * HOUR + 50 * MINUTE).await;
-        // Somebody reads, and goes on for a day.
+        // A client begins to read and holds the stream open for a day.
         let mut body = larder.service.get(BUCKET, "held", None).await.unwrap();
         tokio::time::sleep(DAY).await;
         let checks = status(larder).await.checks;
@@ -217,10 +219,10 @@ fn an_object_that_is_overwritten_or_deleted_while_it_is_in_memory_is_not_packed(
     let facts = site.facts();
     site.run(async |larder| {
         tokio::time::sleep(HOUR).await;
-        // A quarter of a pack, which stays in memory until the pass is through.
+        // A quarter of a pack, which stays in memory until the pass ends.
         larder.put_many("k", 10, 100 * KIB).await;
         tokio::time::sleep(22 * HOUR + 59 * MINUTE).await;
-        // A client keeps the pass from going on.
+        // A client keeps the pass from continuing.
         larder.until("the pass began", HOUR, async || status(larder).await.checks.pass_objects > 0).await;
         larder.put("k0003", 2, 100 * KIB).await.unwrap();
         larder.delete("k0005").await;
@@ -233,7 +235,7 @@ fn an_object_that_is_overwritten_or_deleted_while_it_is_in_memory_is_not_packed(
     });
 }
 
-/// Crashes at later and later steps of a pass with all that follows from it.
+/// Crashes at later and later steps of a pass and of the work that follows from it.
 #[test]
 fn a_crash_at_any_step_of_a_pass_loses_nothing_and_it_goes_on() {
     let (torn, mut step, mut crashed) = (&mut Rng::new(5), 1, 0);

@@ -6,7 +6,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Collects them; a clone collects into the same place.
+/// Collects these lines; clones share the collection.
 #[derive(Clone, Default)]
 pub struct Errors(Arc<Mutex<Vec<String>>>);
 

@@ -1,4 +1,4 @@
-//! Drives that go, bits that rot, fuses that trip, starts that run out.
+//! Drives that go away, bits that rot, tripped fuses, and start budgets that are used up.
 
 use crate::site::{HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, retry_after_s};
 use catalog::{Blob, Place};
@@ -61,7 +61,7 @@ fn a_drive_that_is_back_is_tried_though_nobody_reads_or_writes_for_one_start_of_
             let starts = || larder.rack.starts(other);
             let (before, since) = (starts(), larder.elapsed());
             assert_eq!(absences().await, 1, "a read has found it away");
-            // Nobody is told that it answers again.
+            // No report tells the server that the drive answers again.
             media[gone.index()].set_dead(false);
             larder.until("found again", 12 * HOUR, async || absences().await == 0).await;
             let took = larder.elapsed().saturating_sub(since);
@@ -153,7 +153,7 @@ fn a_start_that_was_given_up_is_not_made_later() {
     });
 }
 
-/// It stands still when it is back, without a permit, and others may have what it had.
+/// The drive is stopped when it is back and holds no permit; others may have the permit that it had.
 #[test]
 fn a_start_is_not_made_of_a_drive_that_was_away_while_it_was_remembered() {
     let mut site = Site::nas8();
@@ -188,7 +188,7 @@ fn a_start_is_not_made_of_a_drive_that_was_away_while_it_was_remembered() {
 #[test]
 fn a_host_that_is_slower_than_its_drives_loses_none_of_them() {
     let mut site = Site::nas8();
-    // A start is remembered in the catalog before it is made, and that takes longer than a start.
+    // A start is recorded in the catalog before it is made, and that takes longer than a start.
     site.catalog = site.catalog.clone().with_delay(5 * MINUTE);
     site.policy.host_slack = 20 * MINUTE;
     site.run(async |larder| {
@@ -313,7 +313,7 @@ fn starts_of_the_day_are_remembered_over_a_crash() {
     }
 }
 
-/// Puts objects of a MiB until one is refused, from number `from` on; answers the number of that.
+/// Puts objects of a MiB until one is refused, from number `from` on; returns the number of that object.
 async fn put_until_full(larder: &Larder, from: usize) -> usize {
     for number in from..from + 1000 {
         match larder.put(&format!("k{number:04}"), 1, MIB).await {
@@ -338,11 +338,11 @@ fn a_workshop_that_runs_full_while_drives_fail_loses_nothing_and_drains_when_the
         let staged = async || larder.context.catalog.staged_usage().await.unwrap().count;
         let full = put_until_full(larder, 0).await;
         let before = staged().await;
-        // In the middle of the drain r drives of each group go.
+        // In the middle of the drain, r drives of each group go away.
         larder.until("the drain began", HOUR, async || staged().await < before).await;
         groups.iter().flat_map(|group| &group.drives[..r]).for_each(|drive| larder.rack.pull(*drive));
         larder.until("it goes on", HOUR, async || larder.put(&format!("k{full:04}"), 1, MIB).await.is_ok()).await;
-        // And then one more: nothing can be written any more.
+        // Then one more goes: nothing can be written any more.
         for group in &groups {
             larder.rack.pull(group.drives[r]);
         }

@@ -1,4 +1,4 @@
-//! What the torture has found, each as a short history of its own (`docs/reliability.md`).
+//! Bugs that the torture test has found, each as a short history (`docs/reliability.md`).
 
 use crate::site::{Ended, HOUR, KIB, Larder, Site};
 use catalog::{MemoryStore, Place};
@@ -132,7 +132,7 @@ fn a_server_that_was_killed_after_two_months_knows_which_day_it_is() {
         assert_eq!(day(larder).await, 60);
         assert!(larder.starts() > 0, "drives were started on that day");
     });
-    // Only a server that is stopped writes the time down; here none did.
+    // Only a server that shuts down cleanly records the time; here none did.
     site.run(async |larder| {
         assert_eq!(day(larder).await, 60, "not the day 30 days after the last start");
         tokio::time::sleep(24 * HOUR).await;
@@ -159,7 +159,7 @@ fn a_second_drive_may_be_given_up_when_only_dead_blobs_wait_for_the_first() {
         let left: u64 = larder.ask(|rack| rack.rebuilds().map(|view| view.left_bytes).sum()).await;
         assert!(left > 0, "it is not reclaimed yet");
         larder.rack.pull(second);
-        // Nobody loses anything by it, but of what comes nothing could be rebuilt by the two drives that are left.
+        // No data would be lost, but the two remaining drives could not rebuild anything written from now on.
         let refused = status.fail_drive(second.0, false).await.unwrap_err().to_string();
         assert!(refused.contains("2 drives in service, and blobs have 3 stacks"), "{refused}");
         let forced = status.fail_drive(second.0, true).await.unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! Drives that hang: for 100 s they answer nothing that they are asked. Nobody waits for them longer than a deadline,
-//! what they do to others ends there, and what they owe is shown.
+//! Drives that hang: for 100 s they answer no request. No caller waits for them longer than a deadline; after it they
+//! hold up no other work, and the requests that they still owe are shown.
 
 use crate::site::{Facts, HOUR, Larder, MIB, MINUTE, SECOND, Site};
 use catalog::{Blob, Place};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 const HANG: Duration = Duration::from_secs(100);
 
-/// The longest that a sound group takes to wake and to go to sleep, with a seek or two, and to spare.
+/// The longest that a sound group takes to wake and to go to sleep, with a seek or two, and a margin.
 const WAKE: Duration = Duration::from_mins(1);
 
 async fn blob_of(larder: &Larder, key: &str) -> Blob {
@@ -38,7 +38,7 @@ fn hangs(medium: &MemoryDrive, meant: impl Fn(&MemoryCall) -> bool + Send + Sync
     medium.hang(move |asked| meant(asked).then_some(HANG));
 }
 
-/// Whether this call belongs to this phase of a read from a drive that sleeps.
+/// True if this call belongs to this phase of a read from a sleeping drive.
 fn is_of_read(phase: &str, asked: &MemoryCall) -> bool {
     match (phase, asked) {
         ("start", MemoryCall::SpinUp)
@@ -76,7 +76,7 @@ fn a_read_waits_for_a_drive_that_hangs_until_a_deadline_and_no_longer() {
                 assert_eq!(larder.get_retrying("o").await.unwrap(), 1, "{of}");
                 let longest = WAKE + site_deadline(larder, of).await;
                 assert!(began.elapsed() < longest, "{name}, {of}: {:?}", began.elapsed());
-                // Where the spool has it all before the drive is missed, the deadline passes a little later.
+                // If the spool has it all before the deadline of the drive, the deadline passes a little later.
                 tokio::time::sleep(MINUTE).await;
                 assert!(missed(larder, drive).await >= 1, "{name}, {of}: counted against the drive");
                 for other in &drives[1..] {
@@ -84,7 +84,7 @@ fn a_read_waits_for_a_drive_that_hangs_until_a_deadline_and_no_longer() {
                 }
                 shown(larder, drive).await;
                 facts.media[drive.index()].stop_hanging();
-                // Until it has answered it cannot be stopped.
+                // The drive cannot be stopped until it has answered.
                 tokio::time::sleep(HANG).await;
             });
         }
@@ -100,7 +100,7 @@ async fn site_deadline(larder: &Larder, phase: &str) -> Duration {
     }
 }
 
-/// Status and the list of drives name it.
+/// Asserts that the status and the list of drives name the drive.
 async fn shown(larder: &Larder, drive: DriveId) {
     let status_service = larder.status();
     let listed = status_service.drives().await.unwrap();
@@ -121,7 +121,7 @@ fn a_class_works_on_while_one_of_its_drives_hangs() {
         keys
     });
     site.run(async |larder| {
-        // One group after the other, so that each wakes once.
+        // Sorted by group, so that each group wakes once.
         let mut keys_by_group = Vec::new();
         for key in &keys {
             keys_by_group.push((larder.group_of(key).await, key));
@@ -141,7 +141,7 @@ fn a_class_works_on_while_one_of_its_drives_hangs() {
         facts.media[drive.index()].stop_hanging();
         tokio::time::sleep(HANG).await;
         asleep(larder).await;
-        // Once it answers again, it is a drive like any other.
+        // Once it answers again, it is an ordinary drive again.
         assert_eq!(phase(larder, drive).await, DrivePhase::Standby);
     });
 }
@@ -158,7 +158,7 @@ fn a_write_goes_to_other_drives_than_one_that_hangs() {
                 larder.ask(|rack| rack.layout().groups.iter().map(|group| group.drives.clone()).collect()).await;
             let hung: Vec<DriveId> = groups.iter().flat_map(|drives| drives[..2].to_vec()).collect();
             let met = Arc::new(AtomicU64::new(0));
-            // One of the two that would hang does: the other one is there for the write.
+            // Only one of the two hangs: the other one is there for the write.
             for drive in &hung {
                 let met = Arc::clone(&met);
                 hangs(&facts.media[drive.index()], move |asked| {
@@ -253,7 +253,7 @@ fn a_drive_that_hangs_in_three_wakes_in_a_row_is_left_alone_for_a_while() {
         }
         assert_eq!(missed(larder, drive).await, 3, "{took:?}");
         assert!(matches!(phase(larder, drive).await, DrivePhase::Away(_)));
-        // It answers again, and is given another chance by itself.
+        // It answers again, and is tried again automatically.
         facts.media[drive.index()].stop_hanging();
         larder.until("tried again", 24 * HOUR, async || phase(larder, drive).await == DrivePhase::Standby).await;
         assert_eq!(larder.get_retrying("o").await.unwrap(), 1);
@@ -273,7 +273,7 @@ fn a_server_stops_in_time_whatever_hangs() {
                     ("unmount", MemoryCall::Unmount) | ("stop", MemoryCall::Stop) => true,
                     _ => false,
                 };
-                // For good.
+                // Permanently.
                 is_meant.then_some(1000 * HOUR)
             });
         }
@@ -296,7 +296,7 @@ fn a_server_stops_in_time_whatever_hangs() {
 fn when_all_drives_hang_for_a_while_nothing_is_given_up_for_good() {
     let (mut site, facts, drives) = with_one_object("nas8");
     site.run(async |larder| {
-        // The disk below all of them, say.
+        // For example, because the disk below all of them hangs.
         let until = Instant::now() + 2 * MINUTE;
         for medium in &facts.media {
             medium.hang(move |_| Some(until.saturating_duration_since(Instant::now())));
@@ -330,7 +330,7 @@ fn a_rebuild_goes_on_without_a_drive_that_hangs() {
             let group = blob.group;
             let members = larder.ask(move |rack| rack.layout().groups[group.index()].drives.clone()).await;
             let failed = blob.drives[0];
-            // A source that hangs, or the targets, of which there are more than one.
+            // Either a source hangs, or one of the targets, of which there are several.
             let spare: Vec<DriveId> = members.into_iter().filter(|drive| !blob.drives.contains(drive)).collect();
             let hung = if role == 0 { blob.drives[1] } else { spare[0] };
             hangs(&facts.media[hung.index()], move |asked| {

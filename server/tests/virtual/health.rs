@@ -1,5 +1,5 @@
-//! Drives say how they are while their group is awake anyway; it is remembered, and shown while they sleep, over a
-//! restart as well. One that wears out is emptied before it dies where that is configured, and only reported else.
+//! Drives report their health while their group is awake anyway; it is remembered, and shown while they sleep and after
+//! a restart. A drive that wears out is emptied before it dies if that is configured, and only reported otherwise.
 
 use crate::rebuild::{all_read, fill, fullest};
 use crate::site::{Facts, HOUR, Larder, MIB, Site};
@@ -57,22 +57,22 @@ fn what_a_drive_says_is_shown_while_it_sleeps_and_after_a_restart() {
     });
 }
 
-/// All objects are read a day later, of which the spool holds a few at most; so every group that holds some is awake
-/// for a while, and its drives are asked.
+/// Reads all objects a day later. The spool holds a few of them at most, so every group that holds some wakes for a
+/// while, and its drives are asked.
 async fn read_after_a_day(larder: &Larder, keys: &[String]) {
     tokio::time::sleep(DAY).await;
     all_read(larder, keys).await;
     larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
 }
 
-/// Whether there is a warning of this condition with these words.
+/// True if there is a warning of this condition with these words.
 async fn warned(larder: &Larder, condition: Condition, words: &str) -> bool {
     let status = larder.status().status().await.unwrap();
     let mut found = status.conditions.iter().zip(&status.warnings);
     found.any(|(found, warning)| *found == condition && warning.contains(words))
 }
 
-/// Objects in the rack, and the drive that most of them depend on. It came with three bad sectors.
+/// Puts objects into the rack, and finds the drive that most of them depend on. It came with three bad sectors.
 async fn with_a_drive_of_three_bad_sectors(larder: &Larder, facts: &Facts) -> (Vec<String>, DriveId) {
     let keys = fill(larder).await;
     let drive = fullest(larder, &keys).await;

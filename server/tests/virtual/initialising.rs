@@ -1,5 +1,5 @@
-//! Boot of a rack that nobody has seen: the engine wakes each group once, remembers it, and wakes nothing at the next
-//! start, however this one ends.
+//! The first boot of a rack: the engine wakes each group once, records that, and wakes nothing at the next start,
+//! however the first one ended.
 
 use crate::site::{Ended, HOUR, KIB, Larder, MINUTE, SECOND, Site};
 use engine::trace::{Record, TraceMessage};
@@ -30,7 +30,7 @@ fn started(site: &mut Site) -> impl FnMut() -> Vec<DriveId> + use<> {
     }
 }
 
-/// Groups that are left to be initialised.
+/// The number of groups that are still to be initialised.
 async fn left(larder: &Larder) -> usize {
     larder.ask(Rack::uninitialised_groups).await
 }

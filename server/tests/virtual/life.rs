@@ -77,7 +77,7 @@ fn many_small_objects_share_packs() {
             blobs.insert(blob);
         }
         assert!(blobs.len() <= 2, "{} blobs for 3 MB", blobs.len());
-        // Neighbours come for free: one recall of the pack's stripes answers them all.
+        // Neighbours cost nothing: one recall of the pack's stripes answers them all.
         for key in &keys {
             assert_eq!(larder.get_retrying(key).await.unwrap(), 1);
         }

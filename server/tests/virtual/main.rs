@@ -1,7 +1,7 @@
 //! The server's own world in virtual time: one thread, tokio's paused clock, drives and a catalog in memory.
 //!
-//! The code that runs here is the server's, from [`server::boot`] to the object store behind the S3 front; only clock,
-//! drives, catalog and workshop are others. Hours pass in milliseconds, and a seed decides everything.
+//! The code that runs here is the server's, from [`server::boot`] to the object store behind the S3 front; only the
+//! clock, drives, catalog and workshop are replaced. Hours pass in milliseconds, and a seed decides everything.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,6 +1,6 @@
-//! The intake's own log in front of the catalog, over drives in memory whose power fails: what was acknowledged is
-//! there after every crash, and nothing else is. Each reboot finds a crash image of all drives of the pool, cut at
-//! whatever their logs, shelves and merges had come to, with any part of what was not synced.
+//! The intake's own log in front of the catalog, over drives in memory whose power fails: every acknowledged change is
+//! there after every crash, and nothing else is. Each reboot finds a crash image of all drives of the pool, cut at the
+//! current position of their logs, shelves and merges, with any part of the unsynced bytes.
 
 use crate::site::{BUCKET, Ended, KIB, Larder, SECOND, Site};
 use catalog::PutCondition;
@@ -11,14 +11,14 @@ use server::admin::Admin;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// Objects below so many bytes are in the log; and some of those that are put are longer.
+/// Objects below this number of bytes are in the log; some of the objects that are put are longer.
 const SMALL_BELOW_BYTES: u64 = 20 * KIB;
 const KEYS: u64 = 40;
 
-/// What is at a key: the serial number, if it is there.
+/// The serial number at each key; `None` if there is no object.
 type Model = BTreeMap<String, Option<u64>>;
 
-/// What clients were answered, and the change that nobody was answered for.
+/// The acknowledged changes, and the change whose answer is still open.
 #[derive(Clone, Default)]
 struct History {
     acknowledged: Model,
@@ -27,7 +27,7 @@ struct History {
 }
 
 impl History {
-    /// Compares everything with what is there, and takes that for what is known from now on.
+    /// Compares everything with the server's objects, which are the known state from then on.
     async fn compare(&mut self, larder: &Larder, what: &str) {
         let listed = larder.keys().await;
         let pending = self.pending.take();
@@ -49,7 +49,7 @@ impl History {
         }
     }
 
-    /// One change by a client, who may never be answered.
+    /// Makes one change as a client that may never be answered.
     async fn change(history: &RefCell<Self>, larder: &Larder, rng: &mut Rng) {
         let key = key(rng.below(KEYS));
         if rng.below(5) == 0 {
@@ -77,15 +77,15 @@ fn key(number: u64) -> String {
     format!("k/{number:03}")
 }
 
-/// A site with a pool of so many drives.
+/// A site with a pool of `drives` drives.
 fn pooled(drives: usize, seed: u64) -> Site {
     let mut site = Site::nas8().with_own_log(World::new(drives), seed);
     (site.seed, site.small_below_bytes) = (seed, SMALL_BELOW_BYTES);
     site
 }
 
-/// Lives of random changes, each of which ends by a crash at a random step; in each, a drive of the pool gets `fault`
-/// at some time, if there is one.
+/// Runs several lives of random changes, each of which ends with a crash at a random step. If there is a `fault`, a
+/// drive of the pool gets it at some time in each life.
 fn randomised_run(drives: usize, seed: u64, fault: Option<Fault>) {
     let (mut site, mut rng) = (pooled(drives, seed), Rng::new(seed));
     let history = RefCell::new(History::default());
@@ -94,7 +94,7 @@ fn randomised_run(drives: usize, seed: u64, fault: Option<Fault>) {
         let what = format!("{drives} drives, seed {seed}, life {life}");
         let pool = site.pool();
         let ended = site.boot_and(async |larder| {
-            // A crash in the middle of this leaves what was known before.
+            // A crash in the middle of this keeps the state known before.
             let mut compared = history.borrow().clone();
             compared.compare(larder, &what).await;
             *history.borrow_mut() = compared;

@@ -1,4 +1,4 @@
-//! Moves beside clients: what waits for an idle workshop, and how admission slows before it stops.
+//! Moves beside clients: which moves wait for an idle workshop, and how admission slows before it stops.
 
 use crate::site::{BUCKET, HOUR, Larder, MIB, MINUTE, Site, retry_after_s};
 use engine::staging::idleness::PUT_OFF_MAX;
@@ -8,7 +8,7 @@ use s3::store::{GetBody, ObjectStore};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A workshop of 20 MiB of which nothing is due by its age, so that thresholds alone move anything.
+/// A workshop of 20 MiB in which nothing is due by its age, so that only thresholds cause moves.
 fn site() -> Site {
     let mut site = Site::nas8();
     site.workshop_bytes = 20 * MIB;
@@ -20,7 +20,7 @@ async fn staged_count(larder: &Larder) -> u64 {
     larder.context.catalog.staged_usage().await.unwrap().count
 }
 
-/// Puts objects at moments that lie apart: what was staged in one millisecond ranks alike.
+/// Puts objects at least a millisecond apart: objects staged in one millisecond have the same rank.
 async fn put_apart(larder: &Larder, prefix: &str, count: u64) {
     for number in 0..count {
         larder.put(&format!("{prefix}{number:04}"), 1, MIB).await.unwrap();
@@ -28,7 +28,7 @@ async fn put_apart(larder: &Larder, prefix: &str, count: u64) {
     }
 }
 
-/// Clients who begin to read an object and do not go on: they are there until this is dropped.
+/// Begins to read an object as a client that reads no further: the read stays open until the body is dropped.
 async fn somebody_reads(larder: &Larder, key: &str) -> GetBody {
     larder.service.get(BUCKET, key, None).await.unwrap()
 }
@@ -73,8 +73,8 @@ fn above_the_critical_threshold_nobody_is_waited_for() {
     });
 }
 
-/// Puts objects of 256 KiB, one after the other, until one is refused: the share of the workshop that was used before
-/// each, in thousandths, and how long it took.
+/// Puts objects of 256 KiB one after the other until one is refused. Returns for each the share of the workshop that
+/// was used before, in thousandths, and the time that it took.
 async fn fill(larder: &Larder) -> Vec<(u64, Duration)> {
     let mut took = Vec::new();
     for number in 0..4000 {
@@ -95,11 +95,11 @@ async fn fill(larder: &Larder) -> Vec<(u64, Duration)> {
 fn admission_slows_above_critical_before_the_first_put_is_told_to_slow_down() {
     let mut site = site();
     (site.workshop_bytes, site.staged_bytes_s) = (60 * MIB, Some(100_000_000));
-    // What is moved is known by whole blocks, of 4 MB here.
+    // Moved bytes are counted in whole blocks, of 4 MB here.
     site.policy.migration.pack_bytes = 10 * MIB;
     site.run(async |larder| {
-        // Something has moved, so that the rate of moving is known. And then no more can, or writers would be held at
-        // that rate and never be refused.
+        // Something has moved, so that the rate of moving is known. After that nothing more can move; otherwise writers
+        // would be held at that rate and never be refused.
         larder.put_many("before", 49, MIB).await;
         larder.until("moved", HOUR, async || staged_count(larder).await <= 20).await;
         larder.until("asleep", HOUR, async || larder.is_asleep().await).await;

@@ -21,7 +21,7 @@ fn site() -> Site {
     site
 }
 
-/// Keys of `count` objects, in a random order.
+/// Returns the keys of `count` objects, in a random order.
 fn shuffled(count: u64, seed: u64) -> Vec<String> {
     let mut keys: Vec<String> = (0..count).map(|n| format!("k{n:05}")).collect();
     let mut rng = Rng::for_thing(seed, 0);
@@ -37,7 +37,7 @@ async fn put_all(larder: &Larder, keys: &[String], bytes: u64) {
     }
 }
 
-/// The blobs in which `keys` lie, each with its keys by offset.
+/// The blobs that hold `keys`, each with its keys by offset.
 async fn packs(larder: &Larder, keys: &[String]) -> BTreeMap<BlobId, BTreeMap<u64, String>> {
     let mut packs: BTreeMap<BlobId, BTreeMap<u64, String>> = BTreeMap::new();
     for key in keys {
@@ -153,7 +153,7 @@ fn a_cold_member_costs_one_wake_and_one_range_and_is_listed_read_and_deleted_by_
         let stats = larder.ask(engine::Rack::stats).await;
         assert_eq!(larder.keys().await, sorted, "a listing shows each of them");
         assert_eq!(larder.starts(), starts);
-        // Offset 50 lies in a stripe of its own, and so does the end of the member.
+        // Offset 50 is in one stripe, and the end of the member is in another.
         assert_eq!(larder.get_retrying(&sorted[50]).await.unwrap(), 1);
         let after = larder.ask(engine::Rack::stats).await;
         let wakes = |stats: &engine::Stats| stats.group_wakes.iter().sum::<u64>();
@@ -173,7 +173,7 @@ fn a_cold_member_costs_one_wake_and_one_range_and_is_listed_read_and_deleted_by_
     });
 }
 
-/// Puts `count` objects of `bytes` bytes into packs, deletes `dead` of every three keys, and gives the keys that are
+/// Puts `count` objects of `bytes` bytes into packs, deletes `dead` of every three keys, and returns the keys that are
 /// left, sorted.
 async fn with_dead(larder: &Larder, (count, bytes): (u64, u64), dead: usize) -> Vec<String> {
     let mut keys = shuffled(count, 6);
@@ -204,7 +204,7 @@ fn a_pack_that_is_half_dead_is_compacted_at_a_wake_that_others_cause_and_never_b
         let starts = larder.starts();
         tokio::time::sleep(48 * HOUR).await;
         assert_eq!(larder.starts(), starts, "nobody wakes a group to compact it");
-        // Somebody reads one member. Two packs are compacted at each wake.
+        // A client reads one member. Two packs are compacted at each wake.
         assert_eq!(larder.get_retrying(&left[0]).await.unwrap(), 1);
         let compacted = async || {
             let places = join_all(left.iter().map(|key| larder.place(key))).await;
@@ -246,8 +246,8 @@ fn a_pack_of_which_less_than_half_is_dead_stays_as_it_is() {
     });
 }
 
-/// Reads a cold object of each group at once, so that both are wanted, and waits until all sleep. False if none of
-/// `keys` is cold.
+/// Reads a cold object of each group at once, so that both groups are wanted, and waits until all sleep. False if none
+/// of `keys` is cold.
 async fn read_one_of_each_group(larder: &Larder, keys: &[String], rng: &mut Rng) -> bool {
     let mut stored: BTreeMap<_, Vec<&String>> = BTreeMap::new();
     for key in keys {
@@ -264,7 +264,7 @@ async fn read_one_of_each_group(larder: &Larder, keys: &[String], rng: &mut Rng)
     !stored.is_empty()
 }
 
-/// Two groups of one class, in both of which packs are mostly dead, and clients who keep the class switching.
+/// Two groups of one class, both with packs that are mostly dead, and clients that keep the class switching.
 #[test]
 fn clients_of_another_group_end_a_compaction_which_wakes_nobody_to_go_on() {
     let mut site = site();
@@ -300,7 +300,8 @@ fn clients_of_another_group_end_a_compaction_which_wakes_nobody_to_go_on() {
     assert!(ended_early > 0, "compactions were cut short by clients of the other group");
 }
 
-/// Whatever a crash left: what lives is there as it was, and what was deleted is not; and the next starts clear up.
+/// Asserts after a crash that everything live is there as it was, that deleted objects are not, and that the next
+/// starts clean up.
 fn all_is_well(site: &mut Site, facts: &Facts, left: &[String]) {
     for _ in 0..3 {
         site.run(async |larder| {
@@ -316,8 +317,8 @@ fn all_is_well(site: &mut Site, facts: &Facts, left: &[String]) {
     assert!(facts.log.slots().is_empty(), "nothing is left of what has moved");
 }
 
-/// Crashes at later and later steps of `act`, each time after `prepare`, which answers the keys that live from then on,
-/// until it is through before it crashes.
+/// Crashes at later and later steps of `act`, each time after `prepare`, until `act` completes before the crash.
+/// `prepare` returns the keys that are live from then on.
 fn crash_at_each_step(
     seed: u64,
     prepare: &impl AsyncFn(&Larder) -> Vec<String>,
@@ -382,7 +383,7 @@ fn a_copy_of_the_catalog_is_written_though_something_else_is_asked_for_while_it_
         let placed = larder.context.catalog.placed_objects(&[(BUCKET, "copy")]).await.unwrap().remove(0).unwrap();
         let version = placed.object.version;
         larder.world.write_copy(version, 5 * KIB, Vec::new());
-        drop(larder.world.inspect(GroupId(0), false).await); // nothing but that it was asked for counts
+        drop(larder.world.inspect(GroupId(0), false).await); // only the request itself matters here
         larder.until("the copy is on drives", HOUR, async || !larder.world.is_migrating(version).await).await;
         assert!(matches!(larder.place("copy").await, Place::Stored { .. }));
     });

@@ -1,4 +1,4 @@
-//! Uploads in parts: as the server keeps them, from the workshop to the rack and back.
+//! Uploads in parts, as the server keeps them: from the workshop to the rack and back.
 
 use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, content};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use workshop::Checksummer;
 
-/// An upload of the object that is number `serial` at its key.
+/// An upload of the object with number `serial` at its key.
 pub struct OpenUpload {
     pub key: String,
     pub version: VersionId,
@@ -171,7 +171,7 @@ fn parts_of_open_uploads_have_a_share_of_the_workshop_and_leave_the_rest_to_othe
             matches!(&refused, Err(ServiceError::SlowDown { reason, .. }) if reason.contains("abort")),
             "{refused:?}"
         );
-        // Their bytes are neither hurried to the rack nor in the way of those that can go.
+        // Their bytes do not speed up migration, nor do they delay the bytes that can move.
         let usage = larder.ask(engine::Rack::staging).await;
         assert!(usage.staged_bytes < MIB && usage.capacity_bytes <= 2 * MIB, "{usage:?}");
         for serial in 0..8 {

@@ -1,4 +1,4 @@
-//! Drives of the pool that sleep: their starts count beside those of groups, go before them, and are remembered.
+//! Sleeping drives of the pool: their starts count together with those of groups, come before them, and are remembered.
 
 use crate::site::{HOUR, KIB, Larder, SECOND, Site};
 use engine::trace::{Record, TraceMessage};
@@ -33,7 +33,7 @@ impl Larder {
         self.world.ask(move |rack, now| rack.pool_drive(drive, now)).await.unwrap().unwrap()
     }
 
-    /// Sends `drive` to sleep, and waits until it does.
+    /// Puts `drive` to sleep, and waits until it sleeps.
     async fn pool_sleeps(&self, drive: PoolDriveId) {
         self.world.report(Event::PoolDrive { drive, event: PoolDriveEvent::Idle });
         let sleeps = async || self.pool_drive(drive).await.phase == PoolDrivePhase::Standby;
@@ -41,7 +41,7 @@ impl Larder {
         assert_eq!(self.rack.pool_state(drive).0, PowerState::Standby);
     }
 
-    /// Wants `drive`: whether it spins in the end.
+    /// Requests `drive`; the receiver gets true if it spins in the end.
     fn want(&self, drive: PoolDriveId) -> oneshot::Receiver<bool> {
         let (answer, answered) = oneshot::channel();
         self.world.want_pool_drive(drive, move |awake| {

@@ -1,4 +1,4 @@
-//! Sources that cannot be read: named, kept out of the way, and no reason to wake anything.
+//! Sources that cannot be read: they are named, they do not block other work, and they wake no drives.
 
 use crate::errors::Errors;
 use crate::site::{HOUR, KIB, Larder, MIB, Site};
@@ -57,7 +57,7 @@ fn an_object_that_is_deleted_while_it_moves_is_no_error() {
             let keys = larder.put_many("k", 6, 300 * KIB).await;
             let Place::Staged { slot } = larder.place(&keys[2]).await else { panic!("it is staged") };
             larder.until("drives start for their pack", HOUR, async || !larder.is_asleep().await).await;
-            // What a read finds once the file of a deleted object goes.
+            // Simulates the state that a read finds once the file of a deleted object is removed.
             facts.staged.flip_bit(&staged_file_name(slot), 100_000, 4);
             if deletes {
                 larder.delete(&keys[2]).await;
@@ -103,13 +103,13 @@ fn what_is_lost_in_a_mostly_dead_blob_does_not_keep_the_rest_there() {
     site.run(async |larder| {
         larder.put_many("k", 3, MIB).await;
         larder.settle().await;
-        // In more stacks than the code makes up for, all that lies in their first fragments.
+        // Damages everything in the first fragments, in more stacks than the code can make up for.
         for stack in facts.stacks() {
             facts.media[stack.drive].flip_bit(&stack.name, 20_000, 4);
         }
         let first = larder.place("k0002").await;
         larder.delete("k0001").await;
-        // A read wakes the group, and what lives in its mostly dead blob is copied out.
+        // A read wakes the group, and the live objects in its mostly dead blob are copied out.
         assert_eq!(larder.get("k0002").await.unwrap(), 1);
         larder.until("copied out", HOUR, async || larder.place("k0002").await != first).await;
         larder.until("found out", HOUR, async || !in_quarantine(larder).await.is_empty()).await;

@@ -1,5 +1,5 @@
-//! The order in which a client asks for the files of a tree: what it costs in wakes and time, with reading ahead and
-//! without.
+//! The order in which a client asks for the files of a tree: its cost in wakes and time, with and without reading
+//! ahead.
 
 use crate::site::{BUCKET, HOUR, Larder, MIB, MINUTE, SECOND, Site};
 use futures::StreamExt;
@@ -12,13 +12,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Files of the tree, each of this length, and how many a client asks for at once, as `aws s3 cp --recursive` does.
+/// Files of the tree, each of this length, and the number that a client asks for at once, as `aws s3 cp --recursive`
+/// does.
 const FILES: usize = 240;
 const FILE_BYTES: u64 = MIB / 2;
 const AT_ONCE: usize = 10;
 const TREE_BYTES: u64 = FILES as u64 * FILE_BYTES;
 
-/// A rack of which neighbours by key lie anywhere.
+/// A rack in which neighbours by key can be in any group.
 fn scattered() -> Site {
     let mut site = Site::new("pelican-mini");
     site.max_wait = HOUR;
@@ -35,7 +36,7 @@ fn scattered() -> Site {
     site
 }
 
-/// The keys, and how many groups they lie in; by place if they are sorted so.
+/// The keys, and the number of groups that hold them; sorted by group if `by_place`.
 async fn keys(larder: &Larder, by_place: bool) -> (Vec<String>, usize) {
     let mut groups: BTreeMap<GroupId, Vec<String>> = BTreeMap::new();
     let keys: Vec<String> = larder.keys().await.into_iter().filter(|key| key.starts_with("tree/")).collect();
@@ -46,7 +47,7 @@ async fn keys(larder: &Larder, by_place: bool) -> (Vec<String>, usize) {
     (if by_place { groups.into_values().flatten().collect() } else { keys }, count)
 }
 
-/// What it costs to copy the tree.
+/// The cost of copying the tree.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     wakes: u64,
@@ -94,8 +95,8 @@ fn a_tree_that_fits_the_spool_costs_at_most_three_times_what_it_costs_sorted_by_
 
 #[test]
 fn a_larger_tree_costs_three_rounds_of_wakes_for_each_time_that_it_fills_the_spool() {
-    // The goal was 3 wakes for each time that a group's share fills the spool. No client that asks in key order can be
-    // served so (docs/benchmarks.md); by how much it is missed is printed.
+    // The goal was 3 wakes for each time that a group's share fills the spool. No client that asks in key order can
+    // reach it (docs/benchmarks.md); the difference is printed.
     for fills in [2, 4, 8] {
         let mut site = scattered();
         site.spool_bytes = TREE_BYTES / fills;
@@ -115,7 +116,7 @@ fn what_a_client_does_not_take_is_read_less_and_less_ahead_and_makes_room_for_re
     site.spool_bytes = TREE_BYTES / 2;
     site.run(async |larder| {
         let (keys, _) = keys(larder, false).await;
-        // One file of each directory, again and again: what follows it is never asked for.
+        // One file of each directory, again and again: the files after it are never asked for.
         for round in 0..4 {
             for key in keys.iter().skip(round).step_by(20) {
                 assert_eq!(larder.get_retrying(key).await.unwrap(), 1);
@@ -126,7 +127,7 @@ fn what_a_client_does_not_take_is_read_less_and_less_ahead_and_makes_room_for_re
         }
         let ahead = larder.context.spool.usage().ahead;
         assert!(ahead.read_bytes <= 2 * TREE_BYTES, "{ahead:?}");
-        // What nobody takes is in nobody's way.
+        // Bytes that no client takes do not block other recalls.
         let mut all = stream::iter(&keys).map(|key| larder.get_retrying(key)).buffered(AT_ONCE);
         while let Some(got) = all.next().await {
             assert_eq!(got.unwrap(), 1);
@@ -134,7 +135,7 @@ fn what_a_client_does_not_take_is_read_less_and_less_ahead_and_makes_room_for_re
     });
 }
 
-/// A set recalled as an operator asks for it, to its end.
+/// Recalls a set as an operator does, and waits for its end.
 async fn recall(status: &StatusService, prefix: &str) -> SetReport {
     let wanted = SetRequest { bucket: BUCKET.into(), prefix: prefix.into(), ..SetRequest::default() };
     let begun = status.recall_set(wanted).await.unwrap();
@@ -211,7 +212,7 @@ fn a_set_whose_recall_is_interrupted_half_way_goes_on_with_the_rest_when_it_is_a
     site.run(async |larder| {
         let (keys, groups) = keys(larder, false).await;
         larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
-        // More drives than the code makes up for go from half of the groups.
+        // More drives than the code can make up for go away in half of the groups.
         let all = larder.ask(|rack| rack.layout().groups.clone()).await;
         let gone: Vec<_> = all.iter().step_by(2).flat_map(|group| &group.drives[..6]).copied().collect();
         for drive in &gone {

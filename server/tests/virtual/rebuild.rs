@@ -1,5 +1,5 @@
-//! Drives that fail for good: their stacks are rebuilt while everything can be read, over crashes as well, and then as
-//! many drives may die as before.
+//! Drives that fail permanently: their stacks are rebuilt while everything stays readable, over crashes as well, and
+//! afterwards the same number of drives may die as before.
 
 use crate::site::{BUCKET, Ended, Facts, HOUR, KIB, Larder, MIB, SECOND, Site, content};
 use crate::steps::next_step;
@@ -70,7 +70,7 @@ pub(crate) async fn all_read(larder: &Larder, keys: &[String]) {
     }
 }
 
-/// Objects of several packs, all in the rack.
+/// Puts objects of several packs, and waits until all are in the rack.
 pub(crate) async fn fill(larder: &Larder) -> Vec<String> {
     let mut keys = larder.put_many("small", 20, 200 * KIB).await;
     keys.extend(larder.put_many("large", 6, 3 * MIB + 77).await);
@@ -148,7 +148,7 @@ fn a_survivor_whose_bits_rot_is_made_up_for_and_what_no_code_can_mend_is_said() 
         let keys = fill(larder).await;
         (fullest(larder, &keys).await, keys)
     });
-    // k = 4, r = 2: with one stack lost, one bad one more can be made up for, and two cannot.
+    // k = 4, r = 2: with one stack lost, one more bad one can be made up for, and two cannot.
     let blob = site.run(async |larder| {
         let all = blobs(larder, &keys).await;
         all.into_iter().find(|blob| blob.drives.contains(&drive)).unwrap()
@@ -169,7 +169,7 @@ fn a_survivor_whose_bits_rot_is_made_up_for_and_what_no_code_can_mend_is_said() 
             .await;
         assert_eq!(left_bytes(larder, drive).await, blob.stack_bytes, "all but that blob");
     });
-    // Whoever brings one of the two back makes it whole again.
+    // With one of the two restored, the blob can be rebuilt again.
     rot(survivors[1]);
     site.run(async |larder| {
         rebuilt(larder, drive).await;
@@ -213,11 +213,11 @@ fn a_crash_at_any_step_of_a_rebuild_loses_nothing_and_the_next_start_goes_on() {
     assert!(crashed > 20, "{crashed} crashes");
 }
 
-/// Whatever a crash left: everything reads, the rebuild comes to its end, and nothing is left over.
+/// Asserts after a crash that everything reads, that the rebuild ends, and that nothing is left over.
 fn goes_on(site: &mut Site, facts: &Facts, drive: DriveId, keys: &[String]) {
     site.run(async |larder| {
         all_read(larder, keys).await;
-        fail(larder, drive).await; // the first word of it may not have been remembered
+        fail(larder, drive).await; // it may not have been recorded before the crash
         rebuilt(larder, drive).await;
         larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
         larder.audit(facts).await;
@@ -257,7 +257,7 @@ fn objects_may_be_written_overwritten_and_deleted_while_a_drive_is_rebuilt() {
     });
 }
 
-/// Another drive, with nothing on it, takes the place of `drive`, which failed.
+/// Puts another drive, with nothing on it, in the place of `drive`, which failed.
 async fn replace(larder: &Larder, drive: DriveId, facts: &Facts) {
     let medium = &facts.media[drive.index()];
     for name in medium.list().await.unwrap() {
@@ -273,7 +273,7 @@ async fn replace(larder: &Larder, drive: DriveId, facts: &Facts) {
     larder.until("replaced", 48 * HOUR, replaced).await;
 }
 
-/// It may be the last one that is left by then: its blob is read from it, whether or not the catalog counts it.
+/// It may be the last one that is left: its blob is read from it even if the catalog does not count it.
 #[test]
 fn a_stack_that_a_rebuild_left_in_its_place_is_looked_for_before_anything_is_written_over_it() {
     let mut site = Site::nas8();
@@ -284,7 +284,7 @@ fn a_stack_that_a_rebuild_left_in_its_place_is_looked_for_before_anything_is_wri
         let blob = blobs(larder, &keys).await.swap_remove(0);
         let [drive, other] = [blob.drives[0], blob.drives[1]];
         let members = larder.ask(move |rack| rack.layout().groups[blob.group.index()].drives.clone()).await;
-        // There is no other place for it than its own.
+        // Its own place is the only one for it.
         members.iter().filter(|member| !blob.drives.contains(member)).for_each(|member| larder.rack.pull(*member));
         fail(larder, drive).await;
         replace(larder, drive, &facts).await;

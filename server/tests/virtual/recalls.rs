@@ -1,4 +1,5 @@
-//! Cold GETs whose bytes come in several segments: how often they wake their group, and how long they are said to wait.
+//! Cold GETs whose bytes come in several segments: how often they wake their group, and how long their forecast wait
+//! is.
 
 use crate::site::{BUCKET, HOUR, Larder, MIB, MINUTE, SECOND, Site};
 use futures::StreamExt;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The keys of each group.
+/// Returns the keys of each group.
 async fn by_group(larder: &Larder) -> Vec<(GroupId, Vec<String>)> {
     let mut keys: BTreeMap<GroupId, Vec<String>> = BTreeMap::new();
     for key in larder.keys().await {
@@ -18,7 +19,7 @@ async fn by_group(larder: &Larder) -> Vec<(GroupId, Vec<String>)> {
     keys.into_iter().collect()
 }
 
-/// Drive starts while these are read at once, all of them cold.
+/// Returns the drive starts while `keys`, all of them cold, are read at once.
 async fn starts_of(larder: &Larder, keys: &[&String]) -> u32 {
     larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
     let before = larder.starts();
@@ -81,13 +82,13 @@ fn a_client_that_has_gone_costs_the_operation_under_way() {
     });
 }
 
-/// Clients read objects of several segments at random moments, with so much time between them. Answers with how many
-/// forecasts held, how many there were, and the sums of what was expected and waited.
+/// Clients read objects of several segments at random moments, `gap` apart on average. Returns the number of forecasts
+/// that held, the number of forecasts, and the sums of the expected and the actual waits.
 fn forecasts(gap: Duration, seed: u64) -> (usize, usize, [Duration; 2]) {
     let mut site = Site::new("pelican-mini");
     site.max_wait = HOUR;
     site.seed = seed;
-    // Nothing read before is still there.
+    // So small that nothing read before is still there.
     site.spool_bytes = 48 * MIB;
     site.run(async |larder| {
         larder.put_many("k", 24, 9 * MIB).await;

@@ -1,4 +1,4 @@
-//! Repartition jobs on whole worlds: what comes out, what is left when power fails, what clients see meanwhile.
+//! Repartition jobs on whole worlds: their output, what is left after a power failure, and what clients see meanwhile.
 
 use crate::site::{BUCKET, Ended, Facts, HOUR, Larder, MIB, MINUTE, SECOND, Site};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ pub(crate) async fn put_bytes(larder: &Larder, key: &str, bytes: Vec<u8>) {
     sink.commit(etag, Vec::new()).await.unwrap();
 }
 
-/// A CSV of `rows` rows, those of file `file`.
+/// A CSV with the `rows` rows of file `file`.
 fn csv(file: u64, rows: u64) -> String {
     let mut text = String::from("id,name,note\n");
     for row in 0..rows {
@@ -36,7 +36,7 @@ fn csv(file: u64, rows: u64) -> String {
     text
 }
 
-/// Puts `files` CSVs below in/ and has them migrated.
+/// Puts `files` CSVs below in/ and waits until they are migrated.
 pub(crate) async fn fill(larder: &Larder, files: u64, rows: u64) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for file in 0..files {
@@ -87,7 +87,7 @@ async fn text(larder: &Larder, key: &str) -> String {
     }
 }
 
-/// The output below out/: the rows of each partition, and the groups it lies in.
+/// The output below out/: the rows of each partition, and the groups that hold it.
 async fn output(larder: &Larder) -> BTreeMap<String, (BTreeSet<String>, BTreeSet<u32>)> {
     let mut partitions: BTreeMap<String, (BTreeSet<String>, BTreeSet<u32>)> = BTreeMap::new();
     for key in larder.keys().await.into_iter().filter(|key| key.starts_with("out/")) {
@@ -113,7 +113,7 @@ pub(crate) async fn hidden(larder: &Larder) -> usize {
     hidden_versions(larder).await.len()
 }
 
-/// Every row is in one partition, each of which lies in one group.
+/// Asserts that every row is in one partition, and that each partition is in one group.
 pub(crate) async fn assert_partitioned(larder: &Larder, rows: &BTreeSet<String>, partitions: usize) {
     let found = output(larder).await;
     assert_eq!(found.len(), partitions);
@@ -131,14 +131,14 @@ pub(crate) async fn assert_partitioned(larder: &Larder, rows: &BTreeSet<String>,
     assert_eq!(distinct.len(), per_partition.iter().map(BTreeSet::len).sum::<usize>(), "a name is in one partition");
 }
 
-/// The input is as it was put.
+/// Asserts that the input is as it was put.
 pub(crate) async fn assert_input(larder: &Larder, files: u64, rows: u64) {
     for file in 0..files {
         assert_eq!(text(larder, &format!("in/{file:03}.csv")).await, csv(file, rows));
     }
 }
 
-/// The input is there as it was, or removed.
+/// Asserts that the input is as it was put if `there`, and removed otherwise.
 pub(crate) async fn assert_input_is(there: bool, larder: &Larder, files: u64, rows: u64) {
     if there {
         assert_input(larder, files, rows).await;
@@ -306,7 +306,7 @@ fn clients_are_served_beside_a_job() {
     });
 }
 
-/// Asks for a job, if it is not there yet, and lets all come to their end, unless the power fails before.
+/// Requests a job if it does not exist yet, and waits until all jobs are over, unless the power fails before.
 pub(crate) async fn work_off(larder: &Larder, asked: Option<&Request>) {
     let jobs = jobs(larder).await;
     if let Some(asked) = asked {
@@ -318,7 +318,7 @@ pub(crate) async fn work_off(larder: &Larder, asked: Option<&Request>) {
     tokio::time::sleep(MINUTE).await;
 }
 
-/// The report of the job, asked for if it is not there yet, after it is done and nothing is left behind.
+/// Requests the job if it is given, waits until it is done, asserts that nothing is left over, and returns its report.
 pub(crate) async fn finished(larder: &Larder, asked: Option<Request>, seed: u64) -> JobReport {
     let jobs = jobs(larder).await;
     if let Some(asked) = asked {
@@ -327,7 +327,7 @@ pub(crate) async fn finished(larder: &Larder, asked: Option<Request>, seed: u64)
     let job = jobs.list().await.unwrap().pop().unwrap();
     println!("seed {seed}: {} after the crashes", job.state);
     if job.state == "paused" {
-        // Power failed so often that it might be the job's doing.
+        // Power failed often enough that the job might be the cause.
         assert!(job.reason.contains("the server ended 4 times"), "{}", job.reason);
         jobs.resume(job.job).await.unwrap();
     }
@@ -337,7 +337,7 @@ pub(crate) async fn finished(larder: &Larder, asked: Option<Request>, seed: u64)
     report
 }
 
-/// Power fails at any step: the input stays, the output is whole or absent, nothing is left behind.
+/// Power fails at any step: the input stays, the output is whole or absent, nothing is left over.
 fn crash(seed: u64) {
     let mut rng = Rng::for_thing(seed, 77);
     let mut site = Site::new(if rng.below(3) == 0 { "pelican-mini" } else { "nas8" });

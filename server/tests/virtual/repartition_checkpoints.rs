@@ -1,5 +1,5 @@
-//! Jobs that go on from their checkpoints: power fails at any step, input changes meanwhile, and nothing is done twice
-//! that a checkpoint knows.
+//! Jobs that resume from their checkpoints: power fails at any step, the input changes meanwhile, and no work that a
+//! checkpoint records is done twice.
 
 use crate::repartition::{
     asleep_and_sound, assert_input, assert_input_is, assert_partitioned, fill, finished, hidden, hidden_versions,
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 const FILES: u64 = 8;
 const ROWS: u64 = 8_000;
 
-/// A rack whose jobs take a checkpoint whenever ten seconds have passed.
+/// A rack whose jobs write a checkpoint every ten seconds.
 fn site() -> Site {
     let mut site = Site::nas8();
     site.policy.checkpoint_interval = 10 * SECOND;
@@ -38,7 +38,7 @@ fn number(state: &Value, of: &str) -> u64 {
     state.pointer(of).and_then(Value::as_u64).unwrap()
 }
 
-/// Has a job work until so much of its input was read at its checkpoint, and pulls the plug.
+/// Runs a job until its checkpoint counts at least `input_bytes` of input as read, and then cuts the power.
 fn interrupted(site: &mut Site, asked: &Request, input_bytes: u64) -> (BTreeSet<String>, BTreeSet<VersionId>, Value) {
     let ended = site.boot_and(async |larder| {
         let rows = fill(larder, FILES, ROWS).await;
@@ -160,8 +160,8 @@ fn a_paused_job_keeps_its_checkpoint_over_a_crash() {
     });
 }
 
-/// Power fails at any step, again and again: what is left is what the last checkpoint counts on, and in the end the
-/// output is whole.
+/// Power fails at any step, again and again: everything that the last checkpoint refers to is still there, and in the
+/// end the output is whole.
 fn crash(seed: u64) -> u64 {
     let mut rng = Rng::for_thing(seed, 78);
     let large = rng.below(6) == 0;

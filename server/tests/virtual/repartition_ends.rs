@@ -1,4 +1,5 @@
-//! How repartition jobs end when others have a hand in it: at the place they publish to, in their turn, at their input.
+//! How repartition jobs end when others interfere: with the place they publish to, with their turn, or with their
+//! input.
 
 use crate::repartition::request;
 use crate::repartition::{asleep_and_sound, assert_input, assert_partitioned, fill, hidden, is_over, jobs, put_bytes};

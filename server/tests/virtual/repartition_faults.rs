@@ -1,5 +1,5 @@
-//! Repartition jobs on a rack that fails under them: drives that die, go away or fall silent in the middle, groups that
-//! fill up, starts that are used up, clients that want the same groups.
+//! Repartition jobs on a failing rack: drives that die, go away or stop answering in the middle, groups that fill up,
+//! start budgets that are used up, clients that want the same groups.
 
 use crate::repartition::{asleep_and_sound, assert_input, assert_partitioned, fill, hidden, is_over, jobs, request};
 use crate::site::{Facts, HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site};
@@ -42,7 +42,7 @@ impl Fault {
     }
 }
 
-/// A rack with little memory for its jobs, so that they go to and fro.
+/// A rack with little memory for its jobs, so that they switch between groups often.
 fn site(seed: u64) -> (Site, Request) {
     let (rack, memory_bytes) = if seed.is_multiple_of(2) { ("nas8", MIB) } else { ("pelican-mini", 4 * MIB) };
     let mut site = Site::new(rack);
@@ -59,7 +59,7 @@ fn site(seed: u64) -> (Site, Request) {
     (site, request)
 }
 
-/// Steps of the power that a job takes if nothing happens.
+/// The number of power steps that a job takes if nothing happens.
 fn steps(seed: u64) -> u64 {
     let (mut site, request) = site(seed);
     let power = site.power.clone();
@@ -74,7 +74,7 @@ fn steps(seed: u64) -> u64 {
     })
 }
 
-/// `count` drives of one group, the same for the same seed.
+/// Picks `count` drives of one group; the same for the same seed.
 async fn victims(larder: &Larder, rng: &mut Rng, count: usize) -> Vec<DriveId> {
     let mut groups = larder.ask(|rack| rack.layout().groups.iter().map(|g| g.drives.clone()).collect::<Vec<_>>()).await;
     let mut drives = groups.swap_remove(rng.below(groups.len() as u64) as usize);
@@ -84,7 +84,7 @@ async fn victims(larder: &Larder, rng: &mut Rng, count: usize) -> Vec<DriveId> {
     drives
 }
 
-/// `fault` befalls `count` drives of a group at a random step of a job, for `span`, or until the job is over.
+/// Applies `fault` to `count` drives of a group at a random step of a job, for `span`, or until the job is over.
 fn befallen(seed: u64, fault: Fault, count: usize, span: Option<Duration>) -> JobReport {
     let steps = steps(seed);
     let mut rng = Rng::for_thing(seed, 501);
@@ -129,7 +129,7 @@ fn befallen(seed: u64, fault: Fault, count: usize, span: Option<Duration>) -> Jo
             assert!(larder.keys().await.iter().all(|key| key.starts_with("in/")), "no output of a job that failed");
         }
         assert_input(larder, FILES, ROWS).await;
-        tokio::time::sleep(24 * HOUR).await; // whatever was given up is tried again within a day
+        tokio::time::sleep(24 * HOUR).await; // drives that were given up are tried again within a day
         asleep_and_sound(larder, &facts).await;
         report
     })
@@ -231,7 +231,8 @@ fn groups_that_fill_up_in_the_middle_end_a_job_that_leaves_nothing() {
             larder.settle().await;
             (report.state, rows, used)
         });
-        // A restart forgets the spool, so that reading wakes the groups, and what was given up is reclaimed there.
+        // A restart forgets the spool, so that reading wakes the groups, and space that was given up is reclaimed
+        // there.
         site.run(async |larder| {
             assert_input(larder, FILES, ROWS).await;
             if state == "done" {
@@ -256,7 +257,7 @@ fn a_job_whose_starts_are_used_up_ends_on_the_day_that_was_forecast() {
             let jobs = jobs(larder).await;
             let request = Request { strategy: Some(strategy.into()), memory_bytes: MIB, ..request("hash(name)", 4) };
             let job = jobs.ask(request).await.unwrap().job;
-            // Paused and resumed on the way: what it waits for is not asked for again and again.
+            // Paused and resumed on the way: it does not repeat its requests for what it waits for.
             tokio::time::sleep(10 * SECOND).await;
             jobs.pause(job).await.unwrap();
             jobs.resume(job).await.unwrap();
@@ -300,8 +301,8 @@ fn a_client_waits_no_longer_beside_a_job_than_its_share_says() {
         let profile = site.spec.profile.clone();
         let drives = site.spec.group_drives as usize;
         let switch = profile.wake_estimate(drives, ServerLoad::Busy) + profile.rest_estimate(drives);
-        // The operation under way may end its quantum, and the group that is waking is waited for; drives take half as
-        // long again as they do on average at most.
+        // The operation under way may end its quantum, and a group that is waking is awaited; drives take at most one
+        // and a half times their average time.
         let bound = site.policy.scheduler.quantum + 3 * switch;
         site.run(async |larder| {
             let rows = fill(larder, 12, 8_000).await;

@@ -1,4 +1,4 @@
-//! The bytes forecast of a job against those it then reads and writes: each format, and filters that keep little,
+//! The forecast bytes of a job against those that it then reads and writes: each format, and filters that keep little,
 //! half and all.
 
 use crate::repartition::{is_over, jobs, put_bytes, request};
@@ -10,10 +10,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 const FILES: u64 = 6;
-/// So many that an object of text is looked at in several places.
+/// Enough rows that an object of text is sampled in several places.
 const ROWS: u64 = 64_000;
 
-/// A number below a hundred of each record, as evenly as can be.
+/// A number below a hundred for each record, spread as evenly as possible.
 fn share(file: u64, row: u64) -> u64 {
     (file * 7_919 + row * 6_007) % 9_973 % 100
 }
@@ -106,7 +106,7 @@ async fn fill(larder: &Larder, case: &Case) {
     larder.settle().await;
 }
 
-/// Runs a job to its end; its plan is of a sample.
+/// Runs a job to its end; its plan is based on a sample.
 async fn run(larder: &Larder, case: &Case, filter: Option<&str>, strategy: &str) -> JobReport {
     let asked = Request {
         format: case.format.map(str::to_owned),

@@ -1,5 +1,5 @@
-//! The hours forecast of a job against the hours it then takes: each strategy and each format, in one class and
-//! in two, where switches take most of the time, where drives do, and where the processor does.
+//! The forecast hours of a job against the hours that it then takes: each strategy and each format, in one class and in
+//! two, and with most of the time in switches, in drives, or in the processor.
 
 use crate::repartition::{is_over, jobs, put_bytes, request};
 use crate::repartition_forecast::{CASES, Case};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 const STRATEGIES: [&str; 5] = ["baseline", "buffpack", "offpack", "fillpack", "tourpack"];
 
-/// A rack of six groups or twelve, whose drives and processor are so fast.
+/// The speeds of the drives and the processor of a rack of six groups or twelve.
 #[derive(Clone, Copy)]
 struct Hardware {
     name: &'static str,
@@ -19,9 +19,9 @@ struct Hardware {
     processor: Processor,
 }
 
-/// A large rack fills 8 GB at 1.5 GB/s in the time of a third of a switch, and its processor takes three times as long
-/// for them. Here it is 3.5 MB: switches, drives and processor stand as they do there where drives and processor are
-/// 2,000 times as slow.
+/// A large rack fills 8 GB at 1.5 GB/s in a third of the time of a switch, and its processor takes three times as long
+/// for them. Here it is 3.5 MB: with drives and processor 2,000 times as slow, the ratios of switches, drives and
+/// processor are the same as there.
 const HARDWARE: [Hardware; 3] = [
     Hardware { name: "quick", drive_bytes_per_s: 140_000_000, processor: Processor::Host },
     Hardware { name: "drives", drive_bytes_per_s: 175_000, processor: Processor::Host },
@@ -39,7 +39,7 @@ fn site(hardware: Hardware, one_class: bool) -> Site {
     site
 }
 
-/// A job of twelve objects, from its plan to its end. They are made by a digit.
+/// Runs a job of twelve objects, from its plan to its end. A digit determines each object.
 fn run(site: &mut Site, case: &Case, strategy: &str) -> (Forecast, Outcome) {
     let asked = Request {
         format: case.format.map(str::to_owned),
@@ -63,7 +63,7 @@ fn run(site: &mut Site, case: &Case, strategy: &str) -> (Forecast, Outcome) {
     })
 }
 
-/// How far the forecast is off, as a part of what the job took.
+/// The error of the forecast, as a share of the time that the job took.
 fn off(hardware: Hardware, one_class: bool, case: &Case, strategy: &str) -> f64 {
     let (forecast, outcome) = run(&mut site(hardware, one_class), case, strategy);
     let off = forecast.hours / outcome.hours - 1.0;
@@ -87,7 +87,7 @@ fn off(hardware: Hardware, one_class: bool, case: &Case, strategy: &str) -> f64 
     off
 }
 
-/// The cases of a run: a few of them, unless all are asked for, or those whose names have all the words asked for.
+/// The cases of a run: a few of them, unless all are requested, or those whose names contain all the requested words.
 fn chosen(hardware: usize, one_class: bool, case: usize, strategy: usize) -> bool {
     if let Ok(asked) = std::env::var("LARDER_HOURS") {
         let classes = if one_class { "one" } else { "two" };

@@ -1,4 +1,4 @@
-//! Repartition jobs as their users command them: pause, resume and cancel in every state, over restarts, and outputs
+//! Repartition jobs under their users' commands: pause, resume and cancel in every state, over restarts, and outputs
 //! that cannot be published.
 
 use crate::repartition::{
@@ -16,7 +16,7 @@ async fn out_keys(larder: &Larder) -> Vec<String> {
     larder.keys().await.into_iter().filter(|key| key.starts_with("out/")).collect()
 }
 
-/// A job whose output somebody stands in the way of.
+/// A job whose output cannot be published, since another object is in its way.
 async fn obstructed(larder: &Larder, request: Request) -> (Repartitions, u64) {
     let jobs = jobs(larder).await;
     let job = jobs.ask(request).await.unwrap().job;
@@ -78,7 +78,7 @@ fn what_stands_in_the_way_of_an_output_is_removed_and_then_it_is_published() {
 #[test]
 fn an_output_that_cannot_be_published_can_be_given_up() {
     let mut site = Site::nas8();
-    site.policy.migration.pack_bytes = 400 * KIB; // the input lies in both groups
+    site.policy.migration.pack_bytes = 400 * KIB; // the input is in both groups
     let facts = site.facts();
     let before = site.run(async |larder| {
         fill(larder, FILES, ROWS).await;
@@ -98,7 +98,7 @@ fn an_output_that_cannot_be_published_can_be_given_up() {
     });
 }
 
-/// Power fails at any step while an output is given up: it is whole or gone.
+/// Power fails at any step while an output is discarded: it is whole or gone.
 fn given_up_and_crashed(seed: u64) {
     let mut rng = Rng::for_thing(seed, 601);
     let mut site = Site::nas8();
@@ -118,7 +118,7 @@ fn given_up_and_crashed(seed: u64) {
     site.run(async |larder| {
         larder.delete("out/part-00001/00000.csv").await;
         let jobs = jobs(larder).await;
-        tokio::time::sleep(SECOND).await; // what is rolled back is so in the background
+        tokio::time::sleep(SECOND).await; // a rollback runs in the background
         let state = jobs.show(1).await.unwrap().state;
         println!("seed {seed}: {state}");
         match state.as_str() {

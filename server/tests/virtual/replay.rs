@@ -1,4 +1,4 @@
-//! The server's trace through a fresh engine: whatever happened, the engine asks for the same again.
+//! The server's trace, replayed on a fresh engine: the engine must request the same actions again.
 
 use crate::site::{MIB, MINUTE, SECOND, Site};
 use engine::Rack;

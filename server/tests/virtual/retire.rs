@@ -1,5 +1,5 @@
-//! Good drives that are emptied, and drives that stay away and are given up: everything can be read at any moment, over
-//! crashes as well, and what has moved is removed where it was.
+//! Good drives that are emptied, and drives that stay away and are given up: everything is readable at any moment, over
+//! crashes as well, and what has moved is removed from its old place.
 
 use crate::rebuild::{all_read, blobs, fill, fullest};
 use crate::site::{Ended, Facts, HOUR, KIB, Larder, MIB, Site};
@@ -19,7 +19,7 @@ async fn is_retired(larder: &Larder, drive: DriveId) -> bool {
     larder.ask(move |rack| rack.is_retired(drive)).await
 }
 
-/// Emptied, and nothing that was moved lies on it any more.
+/// Waits until the drive is retired, and asserts that no moved stack is left on it.
 async fn retired(larder: &Larder, drive: DriveId, facts: &Facts) {
     larder.until("retired", 48 * HOUR, async || is_retired(larder, drive).await).await;
     assert!(larder.context.catalog.on_drive_page(drive, None, 9).await.unwrap().blobs.is_empty());
@@ -37,7 +37,7 @@ fn a_good_drive_is_emptied_while_everything_reads_and_a_restart_knows() {
             let keys = fill(larder).await;
             let drive = fullest(larder, &keys).await;
             retire(larder, drive).await;
-            retire(larder, drive).await; // again is no error
+            retire(larder, drive).await; // repeating it is no error
             all_read(larder, &keys).await;
             retired(larder, drive, &facts).await;
             let status = larder.status().status().await.unwrap();
@@ -47,13 +47,13 @@ fn a_good_drive_is_emptied_while_everything_reads_and_a_restart_knows() {
             drive
         });
         site.run(async |larder| {
-            larder.rack.pull(drive); // as it may be by now
+            larder.rack.pull(drive); // it may be away by now
             larder.until("a restart knows", HOUR, async || is_retired(larder, drive).await).await;
             let drives = larder.status().drives().await.unwrap();
             assert_eq!(drives[drive.index()].state, "retired", "{name}");
             let keys = larder.keys().await;
             all_read(larder, &keys).await;
-            // As many may die as before.
+            // The same number of drives may die as before.
             let dead = blobs(larder, &keys).await[0].drives[0];
             larder.rack.pull(dead);
             all_read(larder, &keys).await;
@@ -87,7 +87,7 @@ fn a_crash_at_any_step_of_emptying_a_drive_loses_nothing_and_the_next_start_goes
         site.lose_power(torn);
         site.run(async |larder| {
             all_read(larder, &keys).await;
-            retire(larder, drive).await; // the first word of it may not have been remembered
+            retire(larder, drive).await; // it may not have been recorded before the crash
             larder.until("retired", 48 * HOUR, async || is_retired(larder, drive).await).await;
             all_read(larder, &keys).await;
             larder.until("asleep", HOUR, async || larder.is_asleep().await).await;

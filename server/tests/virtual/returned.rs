@@ -1,5 +1,5 @@
-//! A drive that was given up and is taken back with all that is on it: what is right there counts again, what is not is
-//! rebuilt, and what nobody counts is removed, over crashes at any step.
+//! A drive that was given up and is taken back with everything on it: sound stacks count again, others are rebuilt, and
+//! those that the catalog does not count are removed, over crashes at any step.
 
 use crate::rebuild::{all_read, blobs, fail, fullest, left_bytes};
 use crate::site::{Ended, Facts, HOUR, KIB, Larder, MIB, Site};
@@ -12,7 +12,7 @@ use server::admin::Admin;
 use server::replace::Taken;
 use std::sync::Arc;
 
-/// As `larder init` does, without which no drive could be known again.
+/// Labels all drives as `larder init` does; without a label no drive could be recognised again.
 async fn label_all(larder: &Larder, facts: &Facts) {
     let rack_name = larder.ask(|rack| rack.spec().name.clone()).await;
     for (number, medium) in (0..).zip(&facts.media) {
@@ -30,7 +30,7 @@ fn of_small_packs() -> Site {
     site
 }
 
-/// Labelled drives, and objects that have all moved to the rack: their keys.
+/// Labels the drives, puts objects, waits until all have moved to the rack, and returns their keys.
 async fn filled(larder: &Larder, facts: &Facts) -> Vec<String> {
     label_all(larder, facts).await;
     let keys = larder.put_many("k", 8, 300 * KIB).await;
@@ -38,7 +38,7 @@ async fn filled(larder: &Larder, facts: &Facts) -> Vec<String> {
     keys
 }
 
-/// The same as `larder drive replace` of the very drive that failed, until that is so.
+/// Takes back the drive that failed, as `larder drive replace` does, retrying until that succeeds.
 async fn take_back(larder: &Larder, drive: DriveId, facts: &Facts) {
     let taken = async || {
         let medium = Arc::clone(&facts.media[drive.index()]);
@@ -64,7 +64,7 @@ fn a_crash_at_any_step_of_taking_a_drive_back_loses_nothing_and_the_next_start_g
             let blob = blobs(larder, &keys).await.into_iter().find(|blob| blob.drives.contains(&drive)).unwrap();
             let index = blob.drives.iter().position(|other| *other == drive).unwrap();
             fail(larder, drive).await;
-            // One stack that is there still is not what it was.
+            // One stack that is still there is damaged.
             facts.media[drive.index()].flip_bit(&stack_name(blob.blob, index as u8), 5_000, 4);
             (keys, drive)
         });
@@ -77,7 +77,7 @@ fn a_crash_at_any_step_of_taking_a_drive_back_loses_nothing_and_the_next_start_g
         site.lose_power(torn);
         site.run(async |larder| {
             all_read(larder, &keys).await;
-            take_back(larder, drive, &facts).await; // the first word of it may not have been remembered
+            take_back(larder, drive, &facts).await; // it may not have been recorded before the crash
             all_read(larder, &keys).await;
             larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
             let lost = larder.context.catalog.lost_page(drive, None, 9).await.unwrap();
@@ -98,7 +98,7 @@ fn what_lies_on_a_drive_that_is_back_and_does_not_answer_yet_is_not_written_over
         let keys = filled(larder, &facts).await;
         let drive = fullest(larder, &keys).await;
         let medium = &facts.media[drive.index()];
-        // Of each blob that has a stack there another one has rotted: without the drive nothing can be rebuilt.
+        // Another stack of each blob on that drive has rotted: without the drive nothing can be rebuilt.
         for blob in blobs(larder, &keys).await.iter().filter(|blob| blob.drives.contains(&drive)) {
             let other = blob.drives.iter().position(|other| *other != drive).unwrap();
             facts.media[blob.drives[other].index()].flip_bit(&stack_name(blob.blob, other as u8), 100, 4);
@@ -180,7 +180,7 @@ fn a_drive_that_is_back_is_looked_through_again_if_the_record_of_a_blob_cannot_b
     });
 }
 
-/// Two drives that share a blob, which bears the loss of one.
+/// Two drives that share a blob, which tolerates the loss of one.
 async fn sharing(larder: &Larder, keys: &[String]) -> [DriveId; 2] {
     let blob = blobs(larder, keys).await.swap_remove(0);
     [blob.drives[0], blob.drives[1]]

@@ -1,5 +1,5 @@
-//! Scrubs: what rots on drives that nobody reads is found within a period and put in order, over crashes as well; what
-//! cannot be is said; and no group is woken for it more often than it may be.
+//! Scrubs: rot on drives that no client reads is found within a period and repaired, over crashes as well; irreparable
+//! damage is reported; and no group is woken for a scrub more often than allowed.
 
 use crate::site::{Ended, Facts, HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site};
 use crate::steps::next_step;
@@ -27,7 +27,7 @@ fn site(name: &str) -> Site {
     site
 }
 
-/// Objects of several packs, all in the rack.
+/// Puts objects of several packs, and waits until all are in the rack.
 async fn fill(larder: &Larder) -> Vec<String> {
     let mut keys = larder.put_many("small", 12, 200 * KIB).await;
     keys.extend(larder.put_many("large", 3, 3 * MIB + 77).await);
@@ -49,7 +49,7 @@ async fn views(larder: &Larder) -> Vec<ScrubView> {
     larder.world.ask(|rack, now| rack.scrubs(now).collect()).await.unwrap()
 }
 
-/// Asks for a scrub of everything, and waits for its end.
+/// Requests a scrub of everything, and waits for its end.
 async fn scrub(larder: &Larder) {
     larder.world.report(Event::ScrubRequested { group: None });
     larder.until("scrubbed", 20 * DAY, async || views(larder).await.iter().all(|view| view.pass.complete)).await;
@@ -80,7 +80,7 @@ async fn is_clean(larder: &Larder, site: &Facts) {
     larder.audit(site).await;
 }
 
-/// Makes the file `name` of `bytes`.
+/// Creates the file `name` with `bytes`.
 async fn write(medium: &MemoryDrive, name: &FileName, bytes: &[u8]) {
     medium.create(name, bytes.len() as u64).await.unwrap();
     medium.write_at(name, 0, Buffer::copy_of(bytes)).await.unwrap();
@@ -122,7 +122,7 @@ fn a_scrub_removes_what_a_rebuild_has_left_only_once_a_commit_shows_that_it_does
     });
 }
 
-/// Ways in which a stack may be found other than it was written.
+/// Kinds of damage to a stack.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     Fragment,
@@ -247,7 +247,7 @@ fn another_racks_file_under_the_name_of_a_stack_is_left_where_it_is() {
     site.run(async |larder| {
         let keys = fill(larder).await;
         let all = blobs(larder, &keys).await;
-        // A whole stack of another blob, which shows itself to be that.
+        // A whole stack of another blob, which identifies itself as such.
         let (of, from) = (&all[0], &all[1]);
         let (name, other) = (stack_name(of.blob, 2), stack_name(from.blob, 3));
         let foreign = facts.media[from.drives[3].index()].contents(&other).unwrap();
@@ -275,7 +275,7 @@ fn a_stack_that_cannot_show_whose_it_is_stays_and_nothing_is_left_beside_it() {
         let of = blobs(larder, &keys).await.remove(0);
         let (medium, name) = (&facts.media[of.drives[2].index()], stack_name(of.blob, 2));
         let bytes = medium.contents_len(&name).unwrap();
-        // Two of the three blocks cannot be read, and the third shows nothing.
+        // Two of the three blocks cannot be read, and the damaged third one does not identify the stack.
         medium.make_unreadable(&name, 100, 1);
         medium.make_unreadable(&name, bytes - 4_000, 1);
         damage(&facts, &of, 2, Damage::ChecksumPage);
@@ -301,8 +301,8 @@ fn a_stack_under_the_header_of_another_is_replaced_and_under_another_footer_as_w
         let keys = fill(larder).await;
         let all = blobs(larder, &keys).await;
         let from = &all[1];
-        // A write that was to go to another stack, in the place of the header of one and of the footer of another; and
-        // of the header of one whose footer has rotted, and the other way round.
+        // A write meant for another stack lands on the header of one stack and on the footer of another; and on the
+        // header of a stack whose footer has rotted, and the other way round.
         for (of, index, at_end, rots) in [
             (&all[0], 2_u8, false, false),
             (&all[0], 4, true, false),
@@ -361,7 +361,7 @@ fn what_no_code_can_repair_is_said_and_harms_nothing_else() {
         assert!(!named.is_empty() && named.len() < keys.len(), "{named:?}");
         let views = views(larder).await;
         assert_eq!(views.iter().map(|view| view.pass.counts.lost_blobs).sum::<u64>(), 1);
-        // Whoever puts a good fragment back makes it whole again.
+        // A repeated flip restores the fragment, and with it the blob.
         damage(&facts, &all[0], 5, Damage::Fragment);
         scrub(larder).await;
         is_clean(larder, &facts).await;
@@ -385,7 +385,7 @@ fn a_pause_outlives_a_restart_and_a_pass_goes_on_where_it_was() {
         views(larder).await.into_iter().find(|view| view.pass.counts.blobs > 1 && !view.pass.complete).unwrap()
     });
     let now = async |larder: &Larder| views(larder).await[done.group.index()].pass;
-    // The first one, at the first boot, was of nothing.
+    // The first pass, at the first boot, covered nothing.
     let last = async |larder: &Larder| now(larder).await.last.map(|last| last.counts);
     assert!((2..4).contains(&done.pass.counts.blobs), "it stopped where it was");
     site.run(async |larder| {
@@ -404,7 +404,7 @@ fn a_pause_outlives_a_restart_and_a_pass_goes_on_where_it_was() {
     });
 }
 
-/// Completed passes of each group over so many days, and the wakes that scrubs caused.
+/// The completed passes of each group over `days` days, and the wakes that scrubs caused.
 async fn over(larder: &Larder, days: u32, visited: &[String]) -> (Vec<u64>, u64) {
     let mut completed = vec![BTreeSet::new(); views(larder).await.len()];
     for day in 0..days {
@@ -429,12 +429,12 @@ fn each_group_is_scrubbed_once_in_a_period_and_woken_for_it_once_at_most() {
         over(larder, 65, &[]).await
     });
     let groups = idle.len() as u64;
-    // A group that holds nothing is through at once; the seventh period of the others is not over.
+    // A group that holds nothing completes at once; the seventh period of the others is not over.
     assert!(idle.iter().all(|passes| (6..=7).contains(passes)), "seven periods begin: {idle:?}");
     assert!(own > 0 && own <= 6 * groups, "{own} wakes for {groups} groups in six periods");
     // Where clients wake the groups anyway, none is woken for a scrub.
     let mut site = self::site("pelican-mini");
-    // So little is kept of what was read that the next read needs its group again.
+    // The spool keeps little of what was read, so that the next read needs its group again.
     (site.spool_bytes, site.read_ahead) = (4 * MIB, false);
     let (visited, own) = site.run(async |larder| {
         let keys = fill(larder).await;
@@ -502,7 +502,7 @@ fn a_blob_of_which_too_few_drives_are_there_is_named_and_read_once_they_are_back
     }
 }
 
-/// What was put off is read within two days, though no pass is due; `damaged` was found so by that.
+/// Asserts that blobs that were put off are read within two days, though no pass is due, and that this found `damaged`.
 async fn is_read_again(larder: &Larder, facts: &Facts, damaged: &Blob) {
     let none_left = async || views(larder).await.iter().all(|view| view.put_off_blobs == 0);
     larder.until("read again", 2 * DAY, none_left).await;

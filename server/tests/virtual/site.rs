@@ -1,7 +1,7 @@
 //! The harness: a site whose media survive, and the server that runs on them from one boot to the next crash.
 //!
-//! An object's bytes are a function of its key and a serial number, which its ETag has together with its length; so
-//! every answer can be checked without a copy of anything.
+//! An object's bytes are a function of its key and a serial number. Its ETag contains the serial number and the length;
+//! so every answer can be checked without a copy of the data.
 
 use crate::steps::{OwnRecords, Power, Powered, PoweredRecords, PoweredStore, Silence, StoreFaults};
 use bytes::Bytes;
@@ -54,35 +54,35 @@ pub struct Site {
     pub max_wait: Duration,
     pub workshop_bytes: u64,
     pub spool_bytes: u64,
-    /// Whether more is read than what is asked for.
+    /// True if reads also read ahead.
     pub read_ahead: bool,
     pub seed: u64,
     pub power: Power,
     pub catalog: MemoryStore,
     pub store_faults: StoreFaults,
-    /// The log in front of it.
+    /// The log in front of the catalog.
     pub log: MemoryLog,
-    /// In its place, the intake's own log on drives of a pool in memory.
+    /// The intake's own log on drives of a pool in memory, which replaces `log`.
     own_log: Option<OwnLog>,
-    /// Objects below so many bytes are in the log.
+    /// Objects below this number of bytes are in the log.
     pub small_below_bytes: u64,
-    /// Whether nobody has seen the drives before the first boot, so that every group is initialised.
+    /// True if the drives are new at the first boot, so that every group is initialised.
     pub unseen: bool,
     pub staged: Arc<MemoryDrive>,
     pub spooled: Arc<MemoryDrive>,
     pub media: Vec<Arc<MemoryDrive>>,
-    /// Which of the media are silent.
+    /// The silences of `media`, in the same order.
     pub silences: Vec<Silence>,
-    /// Keys that begin so are pinned to a class.
+    /// Keys with this prefix are pinned to this class.
     pub pin: Option<(&'static str, ClassId)>,
     /// The processor that works on the records of jobs; the host takes no time here.
     pub processor: Processor,
     wall_ms: u64,
     /// Bytes that were written to the spool's disk and read from it.
     spooled_bytes: Arc<AtomicU64>,
-    /// The same of the workshop's.
+    /// The same for the workshop's disk.
     pub staged_bytes_moved: Arc<AtomicU64>,
-    /// How many of these it takes in a second; `None` is any number at once.
+    /// Bytes per second that the workshop's disk takes; `None` is unlimited.
     pub staged_bytes_s: Option<u64>,
     /// Tasks of the world that panicked.
     panics: Arc<AtomicU64>,
@@ -98,7 +98,7 @@ struct OwnLog {
 const LOG_BYTES: u64 = 48 * KIB;
 
 impl OwnLog {
-    /// The log on `pool`, and `catalog` behind it, whose pool that is.
+    /// Opens the log on `pool`, and puts it in front of `catalog`.
     fn open(pool: World, catalog: MemoryStore, entropy: u128) -> (Self, MemoryStore) {
         let log = IntakeLog::over(pool.home(), pool.directories(), entropy, |config| {
             (config.log_bytes, config.fan_in) = (LOG_BYTES, 3);
@@ -228,7 +228,7 @@ impl Site {
         Self::new("nas8")
     }
 
-    /// The same, with the intake's own log on `pool` in front of its catalog.
+    /// The same site, with the intake's own log on `pool` in front of its catalog.
     #[must_use]
     pub fn with_own_log(mut self, pool: World, seed: u64) -> Self {
         let (log, catalog) = OwnLog::open(pool, MemoryStore::new(), u128::from(seed) << 64 | 1);
@@ -241,7 +241,7 @@ impl Site {
         self.own_log.as_ref().unwrap().pool.clone()
     }
 
-    /// Boots, does `history` and closes. A history that does not come to its end is a deadlock, and found out.
+    /// Boots, does `history` and closes. A history that never ends is a deadlock, which is detected.
     pub fn run<T>(&mut self, history: impl AsyncFnOnce(&Larder) -> T) -> T {
         match self.boot_and(async |larder| {
             let done = history(larder).await;
@@ -253,7 +253,7 @@ impl Site {
         }
     }
 
-    /// Boots and does `history`, until it ends or the power fails. Whatever else is under way then ends as in a crash.
+    /// Boots and does `history`, until it ends or the power fails. All other work under way then ends as in a crash.
     pub fn boot_and<T>(&mut self, history: impl AsyncFnOnce(&Larder) -> T) -> Ended<T> {
         let runtime = virtual_time();
         let (ended, wall_ms) = runtime.block_on(async {
@@ -273,17 +273,17 @@ impl Site {
         ended
     }
 
-    /// The wall clock is so much further when the server boots the next time.
+    /// Sets the wall clock forward by `ahead` for the next boot.
     pub fn set_wall_clock(&mut self, ahead: Duration) {
         self.wall_ms += ahead.as_millis() as u64;
     }
 
-    /// The wall clock is so much behind when the server boots the next time.
+    /// Sets the wall clock back by `by` for the next boot.
     pub fn set_wall_clock_back(&mut self, by: Duration) {
         self.wall_ms = self.wall_ms.checked_sub(by.as_millis() as u64).expect("a moment after the epoch");
     }
 
-    /// Bytes that were not synced are lost, at all places at once.
+    /// Loses bytes that were not synced, on all media at once.
     pub fn lose_power(&mut self, torn: &mut Rng) {
         let lost = torn.below(self.catalog.unsynced() as u64 + 1) as usize;
         self.catalog = match self.own_log.take() {
@@ -302,7 +302,7 @@ impl Site {
         self.power.restore();
     }
 
-    /// The media, to look at while the server runs.
+    /// The media, for inspection while the server runs.
     pub fn facts(&self) -> Facts {
         let (media, silences) = (self.media.clone(), self.silences.clone());
         Facts { media, staged: Arc::clone(&self.staged), log: self.log.clone(), silences }
@@ -315,7 +315,7 @@ impl Site {
         Arc::new(Powered { drive, power, silence, moved_bytes, bytes_s })
     }
 
-    /// Spawns tasks that do not panic unnoticed.
+    /// A spawner that counts the panics of its tasks.
     fn watched_spawn(&self) -> Spawn {
         let panics = Arc::clone(&self.panics);
         Arc::new(move |task| {
@@ -384,7 +384,7 @@ impl Site {
     }
 }
 
-/// The media themselves, whatever the catalog says.
+/// The media themselves, independent of the catalog.
 pub struct Facts {
     pub media: Vec<Arc<MemoryDrive>>,
     pub staged: Arc<MemoryDrive>,
@@ -398,7 +398,7 @@ impl Facts {
         self.stacks().into_iter().map(|stack| self.media[stack.drive].contents(&stack.name).unwrap().len() as u64).sum()
     }
 
-    /// Every stack that lies on a drive of the rack.
+    /// Every stack on a drive of the rack.
     pub fn stacks(&self) -> Vec<Stack> {
         let mut stacks = Vec::new();
         for (drive, medium) in self.media.iter().enumerate() {
@@ -415,7 +415,7 @@ impl Facts {
         stacks
     }
 
-    /// How many staged files there are, records of the log included.
+    /// The number of staged files, records of the log included.
     pub fn staged_files(&self) -> u64 {
         let names = self.staged.list().now_or_never().unwrap().unwrap();
         let files = names.iter().filter(|name| name.as_str().starts_with("s-")).count();
@@ -423,7 +423,7 @@ impl Facts {
     }
 }
 
-/// A runtime on this thread whose clock goes on when nothing else can.
+/// A runtime on this thread whose clock advances when no task can run.
 fn virtual_time() -> Runtime {
     Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }
@@ -473,7 +473,7 @@ impl Larder {
         keys
     }
 
-    /// Ten objects in one blob, of which all but the first two are deleted: all keys, and the blob.
+    /// Puts ten objects into one blob and deletes all but the first two; returns all keys, and the blob.
     pub async fn mostly_dead_blob(&self) -> (Vec<String>, BlobId) {
         let keys = self.put_many("k", 10, 300 * KIB).await;
         self.settle().await;
@@ -494,7 +494,7 @@ impl Larder {
         read_out(key, body, range).await
     }
 
-    /// As [`get`](Self::get), asking again as long as the answer is SlowDown.
+    /// Like [`get`](Self::get), but retries as long as the answer is SlowDown.
     pub async fn get_retrying(&self, key: &str) -> Result<u64, ServiceError> {
         loop {
             match self.get(key).await {
@@ -548,7 +548,7 @@ impl Larder {
         .await
     }
 
-    /// How often any drive was started.
+    /// The number of starts of all drives.
     pub fn starts(&self) -> u32 {
         (0..self.context.drives.len()).map(|drive| self.rack.starts(DriveId(drive as u32))).sum()
     }
@@ -562,7 +562,7 @@ impl Larder {
         }
     }
 
-    /// Waits until nothing is staged that lives.
+    /// Waits until no live object is staged.
     pub async fn settle_but_for_readers(&self) {
         self.until("all migrated", 40 * 24 * HOUR, async || {
             self.context.catalog.staged_usage().await.unwrap().count == 0
@@ -580,12 +580,13 @@ impl Larder {
         .await;
     }
 
-    /// Nothing contradicts anything: records among each other, staged files and stacks with the records.
+    /// Asserts that records do not contradict each other, and that staged files and stacks do not contradict the
+    /// records.
     pub async fn audit(&self, site: &Facts) {
         self.files_are_removed().await;
         let audit = self.context.catalog.audit().await.unwrap();
         assert_eq!((audit.contradictions, audit.findings), (0, Vec::new()));
-        // Files that were complete at a crash, and unknown, are kept until the start after the next.
+        // Unknown files that were complete at a crash are kept until the start after the next.
         let left = self.context.counters.left_staged.load(Ordering::Relaxed);
         assert_eq!(site.staged_files(), self.known_files().await + left + self.unknown_files());
         let failed = self.failed().await;
@@ -597,23 +598,23 @@ impl Larder {
         self.audit_living(site).await;
     }
 
-    /// How many files are kept there since they may be a newer catalog's.
+    /// The number of files that are kept in the workshop since they may belong to a newer catalog.
     fn unknown_files(&self) -> u64 {
         self.context.counters.unknown_staged.load(Ordering::Relaxed)
     }
 
-    /// The drives that failed for good. Nobody looks at what lies on them.
+    /// The drives that failed permanently. Audits ignore the stacks on them.
     async fn failed(&self) -> BTreeSet<usize> {
         let failed = self.context.catalog.failed_drives().await.unwrap();
         failed.into_iter().map(|(drive, _)| drive.index()).collect()
     }
 
-    /// Returns when whatever is removed behind the clients' backs is: time does not go on before.
+    /// Returns once files that are removed in the background are gone: time does not advance before.
     pub async fn files_are_removed(&self) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 
-    /// How many files the catalog says there are in the workshop.
+    /// The number of files in the workshop according to the catalog.
     async fn known_files(&self) -> u64 {
         let whole = self.context.catalog.staged_slots(None, usize::MAX).await.unwrap().items.len();
         let (mut parts, mut after) = (0, None);
@@ -627,7 +628,7 @@ impl Larder {
         }
     }
 
-    /// Every stack of a blob in which something lives is there.
+    /// Asserts that every stack of a blob with a live object is there.
     async fn audit_living(&self, site: &Facts) {
         let failed = self.failed().await;
         let stacks = site.stacks().into_iter().filter(|stack| !failed.contains(&stack.drive));
@@ -656,18 +657,18 @@ impl Larder {
         self.spooled_bytes.load(Ordering::Relaxed)
     }
 
-    /// What the operator speaks to.
+    /// The service that answers the operator.
     pub fn status(&self) -> StatusService {
         StatusService::new(self.context.clone(), self.world.clone(), self.rack.clone())
     }
 
-    /// Since boot.
+    /// Time since boot.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 }
 
-/// Takes a body to its end and checks every byte of it; gives the serial number.
+/// Reads a body to its end and checks every byte of it; returns the serial number.
 pub async fn read_out(key: &str, body: GetBody, range: Option<Range<u64>>) -> Result<u64, ServiceError> {
     let GetBody { object, mut bytes } = body;
     let (serial, length) = identity(&object);

@@ -1,5 +1,5 @@
-//! Power that fails at a chosen step: every call of a drive and every commit of the catalog is a step before it is done
-//! and one after.
+//! Power that fails at a chosen step: every call of a drive and every commit of the catalog counts one step before it
+//! is done and one after.
 
 use async_trait::async_trait;
 use catalog::{Batch, Entry, KeyRange, MemoryStore, Sealed, Sequence, Store, StoreError, StoreFuture};
@@ -15,8 +15,8 @@ use std::task::{Context, Poll, Waker};
 use tokio::sync::{Notify, watch};
 use workshop::{NamedSlot, Removal, SmallRecord, SmallRecords};
 
-/// The next step at which the power fails, of a history that is gone through again and again: `stride` further, or each
-/// one if `LARDER_STEPS` is `all`.
+/// The next step at which the power fails in a history that is repeated: `stride` steps further, or one step if
+/// `LARDER_STEPS` is `all`.
 pub fn next_step(step: u64, stride: u64) -> u64 {
     assert!(stride > 0, "a step that lies ahead");
     let goes_through_all = std::env::var("LARDER_STEPS").is_ok_and(|steps| steps == "all");
@@ -33,25 +33,25 @@ struct Wires {
     /// The step at which it fails; 0 is never.
     fails_at: AtomicU64,
     failed: Notify,
-    /// The step of which a waiter is notified; 0 is never.
+    /// The step at which a waiter is notified; 0 is never.
     notifies_at: AtomicU64,
     reached: Notify,
 }
 
 impl Power {
-    /// It fails `steps` steps from now.
+    /// Makes the power fail `steps` steps from now.
     pub fn fail_in(&self, steps: u64) {
         assert!(steps > 0, "a step that lies ahead");
         self.0.fails_at.store(self.steps() + steps, Ordering::Relaxed);
     }
 
-    /// Returns `steps` steps from now, between that step and the next one of whoever took it.
+    /// Returns `steps` steps from now, between that step and the next one of the task that took it.
     pub async fn after(&self, steps: u64) {
         self.0.notifies_at.store(self.steps() + steps, Ordering::Relaxed);
         self.0.reached.notified().await;
     }
 
-    /// It is there again, and stays.
+    /// Restores the power; it does not fail until the next `fail_in`.
     pub fn restore(&self) {
         self.0.fails_at.store(0, Ordering::Relaxed);
     }
@@ -65,14 +65,14 @@ impl Power {
     pub async fn failed(&self) {
         loop {
             self.0.failed.notified().await;
-            // TraceMessage by a failure of old, otherwise.
+            // Otherwise the notification is of an earlier failure.
             if self.0.fails_at.load(Ordering::Relaxed) != 0 {
                 return;
             }
         }
     }
 
-    /// One step. Without power there is no next one.
+    /// Takes one step. Without power it never returns.
     async fn step(&self) {
         let taken = self.0.taken.fetch_add(1, Ordering::Relaxed) + 1;
         if taken == self.0.notifies_at.load(Ordering::Relaxed) {
@@ -87,7 +87,7 @@ impl Power {
     }
 }
 
-/// Whether a drive is silent: it does nothing that it is asked, until it is not silent any more. Clones share it.
+/// A switch that makes a drive silent: a silent drive executes no call until the silence ends. Clones share it.
 #[derive(Clone)]
 pub struct Silence(Arc<watch::Sender<bool>>);
 
@@ -114,7 +114,7 @@ pub struct Powered {
     pub silence: Silence,
     /// Bytes that were written to it and read from it.
     pub moved_bytes: Arc<AtomicU64>,
-    /// How many of them it takes in a second; `None` is any number at once.
+    /// Bytes per second that it takes; `None` is unlimited.
     pub bytes_s: Option<u64>,
 }
 
@@ -239,8 +239,8 @@ impl SmallRecords for PoweredRecords {
     }
 }
 
-/// The records of the intake's own log, whose thread answers a removal in no virtual time: who removes waits for it as
-/// it is, and no timer goes on meanwhile. Reads are tokio's own to wait for.
+/// The records of the intake's own log, whose thread answers a removal in no virtual time: the caller of `remove`
+/// blocks the thread until the answer, and no timer advances meanwhile. Reads wait in tokio as usual.
 pub struct OwnRecords(pub Arc<IntakeLog>);
 
 impl SmallRecords for OwnRecords {
@@ -280,7 +280,7 @@ impl SmallRecords for OwnRecords {
     }
 }
 
-/// What is wrong with a site's store. Clones share it.
+/// The faults of a site's store. Clones share them.
 #[derive(Clone, Default)]
 pub struct StoreFaults(Arc<Faults>);
 
@@ -293,12 +293,12 @@ struct Faults {
 }
 
 impl StoreFaults {
-    /// It breaks with the next commit, which is done all the same.
+    /// Breaks the store with the next commit, which is still done.
     pub fn break_at_next_commit(&self) {
         self.0.breaks.store(true, Ordering::Relaxed);
     }
 
-    /// Nothing is wrong any more.
+    /// Ends all faults.
     pub fn mend(&self) {
         self.0.breaks.store(false, Ordering::Relaxed);
         self.0.broken.store(false, Ordering::Relaxed);
@@ -320,7 +320,7 @@ impl StoreFaults {
 pub struct PoweredStore {
     pub store: MemoryStore,
     pub power: Power,
-    /// How often it was asked for records.
+    /// The number of reads of records.
     pub reads: Arc<AtomicU64>,
     pub faults: StoreFaults,
 }

@@ -1,4 +1,4 @@
-//! Hot and cold by rules: what moves when, what stays, and what reads have to do with it.
+//! Hot and cold by rules: what moves and when, what stays, and how reads affect it.
 
 use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, content};
 use bytes::Bytes;
@@ -36,7 +36,7 @@ async fn staged(larder: &Larder, keys: &[&str]) -> Vec<String> {
     staged
 }
 
-/// Puts an object that is described so.
+/// Puts an object with the attributes of `object`.
 async fn put_as(larder: &Larder, key: &str, object: Object) {
     let bucket = larder.service.head_bucket(BUCKET).await.unwrap();
     let bytes = object.bytes;
@@ -93,7 +93,7 @@ fn age_is_that_of_the_bytes_and_tags_are_those_of_now() {
     });
 }
 
-/// Workshop of 10 MiB, in which nothing moves for its age, and objects are blobs of their own.
+/// A workshop of 10 MiB in which nothing moves because of its age, and objects are blobs of their own.
 fn small_workshop(thermometer: Thermometer) -> Site {
     let mut site = Site::nas8();
     site.workshop_bytes = 10 * MIB;
@@ -117,14 +117,15 @@ fn by_age_it_is_the_oldest_whether_it_was_read_or_not() {
     moves_in_order(&mut site, &["a", "b"], "the two oldest");
 }
 
-/// Of seven objects above the regular threshold, one of which was read through, these have moved at the end.
+/// Asserts that of seven objects above the regular threshold, one of which was read completely, exactly `moved` have
+/// moved at the end.
 fn moves_in_order(site: &mut Site, moved: &[&str], why: &str) {
     site.run(async |larder| {
         for key in ["a", "b", "c", "d", "e"] {
             larder.put(key, 1, 512 * KIB).await.unwrap();
             tokio::time::sleep(SECOND).await;
         }
-        // Half of one that is older, and all of another by ranges that overlap.
+        // Reads half of an older one, and all of another in overlapping ranges.
         larder.get_range("b", Some(0..300 * KIB)).await.unwrap();
         for range in [200 * KIB..512 * KIB, 0..100 * KIB, 90 * KIB..210 * KIB] {
             larder.get_range("d", Some(range)).await.unwrap();
@@ -141,7 +142,7 @@ fn moves_in_order(site: &mut Site, moved: &[&str], why: &str) {
     });
 }
 
-/// Puts objects at moments that lie apart: what was staged in one millisecond ranks alike.
+/// Puts objects at least a millisecond apart: objects staged in one millisecond have the same rank.
 async fn put_apart(larder: &Larder, prefix: &str, count: u64) -> Vec<String> {
     let mut keys = Vec::new();
     for number in 0..count {
@@ -163,7 +164,7 @@ fn hot_data_moves_only_above_critical_and_only_as_far_as_it_must() {
         assert_eq!(larder.status().status().await.unwrap().workshop.hot_moved_bytes, 0);
         put_apart(larder, "l", 4).await;
         tokio::time::sleep(HOUR).await;
-        // Somewhat more than 9 of 10 MiB were staged, with the heads of the files, and 8 are the threshold.
+        // Slightly more than 9 of 10 MiB were staged, with the heads of the files, and the threshold is 8.
         let workshop = larder.status().status().await.unwrap().workshop;
         assert_eq!((workshop.staged_count, workshop.hot_moved_bytes), (15, 3 * 512 * KIB));
         assert!((7 * MIB..8 * MIB).contains(&workshop.staged_bytes), "{workshop:?}");
@@ -293,7 +294,7 @@ fn a_clock_that_jumps_ahead_makes_cold_what_its_rule_says_and_nothing_else_and_l
         }
         larder.audit(&facts).await;
     });
-    // And back again: what came in meanwhile is of the future, and does not wait for it.
+    // And back again: objects staged meanwhile are dated in the future, and move without waiting for that time.
     site.set_wall_clock_back(20 * 365 * 24 * HOUR);
     site.run(async |larder| {
         tokio::time::sleep(5 * MINUTE).await;

@@ -1,9 +1,9 @@
-//! Power that fails at a step of what a client or an operator begins: nothing acknowledged is lost, nothing is half
-//! there, nothing is left behind, and asking again brings it to its end.
+//! Power failures during operations that a client or an operator begins: no acknowledged change is lost, nothing is
+//! half done, nothing is left over, and repeating the request completes the operation.
 //!
 //! Crashes in migration and compaction are in `packs.rs`, in checks in `checks.rs`, in rebuilds, scrubs and retirements
-//! in the files of those names. `LARDER_STEPS=all` crashes at each step of all of them; by default later steps lie
-//! further apart, but for [`a_crash_at_each_step_of_what_a_client_changes_leaves_the_one_or_the_other`].
+//! in the files of those names. `LARDER_STEPS=all` crashes at each step of all of them; by default later steps are
+//! further apart, except in [`a_crash_at_each_step_of_what_a_client_changes_leaves_the_one_or_the_other`].
 
 use crate::site::{BUCKET, Ended, Facts, HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, read_out};
 use crate::steps::next_step;
@@ -17,17 +17,17 @@ use server::set_recall::SetRequest;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// How far apart the steps are.
+/// The distance between the steps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stride {
     /// Each step.
     One,
-    /// The further, the later they are: a step and this share of it.
+    /// Later steps are further apart: one step plus this fraction of the steps so far.
     Share(u64),
 }
 
-/// Crashes at later and later steps of `act`, each time on what `prepare` has made, and looks with `check` at what is
-/// left in two runs after it, until `act` is through before it crashes. Answers how often it crashed.
+/// Crashes at later and later steps of `act`, each time on a site from `prepare`, and runs `check` in two runs
+/// afterwards, until `act` completes before the crash. Returns the number of crashes.
 fn crash_at_steps(
     (seed, stride): (u64, Stride),
     prepare: &impl Fn() -> Site,
@@ -57,14 +57,14 @@ fn crash_at_steps(
     }
 }
 
-/// All moves that is to move, drives sleep, and nothing contradicts anything.
+/// Asserts that all due objects move, that drives sleep, and that nothing contradicts anything.
 async fn ends_well(larder: &Larder, facts: &Facts) {
     larder.settle_but_for_readers().await;
     larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
     larder.audit(facts).await;
 }
 
-/// The serial number of the object at `key`; `None` if there is none.
+/// The serial number of the object at `key`; `None` if the object does not exist.
 async fn there(larder: &Larder, key: &str) -> Option<u64> {
     match larder.get_retrying(key).await {
         Ok(serial) => Some(serial),
@@ -73,7 +73,7 @@ async fn there(larder: &Larder, key: &str) -> Option<u64> {
     }
 }
 
-/// What clients change, one after the other: the key, and the serial number before and behind it.
+/// The changes that clients make, one after the other: the key, and the serial number before and after.
 const CHANGES: [(&str, Option<u64>, Option<u64>); 6] = [
     ("new", None, Some(1)),
     ("over-staged", Some(1), Some(2)),
@@ -194,7 +194,7 @@ fn a_crash_at_any_step_of_a_copy_that_is_read_ahead_loses_nothing() {
     assert!(crashed > 12 && read_ahead.get() > 0, "{crashed} crashes, {} bytes", read_ahead.get());
 }
 
-/// Has the tree recalled as an operator does, and answers with the bytes that had to be read for it.
+/// Recalls the tree as an operator does, and returns the bytes that had to be read for it.
 async fn recall_the_tree(larder: &Larder) -> u64 {
     let status = larder.status();
     let wanted = SetRequest { bucket: BUCKET.into(), prefix: "tree/".into(), ..SetRequest::default() };
@@ -259,7 +259,7 @@ fn a_crash_at_any_step_of_a_hot_move_above_critical_loses_nothing_and_it_goes_on
     assert!(crashed > 20, "{crashed} crashes");
 }
 
-/// Objects that are due once nobody has read them for an hour.
+/// Objects that are due after an hour without reads.
 fn unread_site() -> Site {
     let mut site = Site::nas8();
     let unread = Rule { unread_for: HOUR, ..Rule::default() };
@@ -285,7 +285,7 @@ fn a_crash_at_any_step_of_recording_reads_keeps_the_objects_and_they_cool_all_th
         }
         tokio::time::sleep(30 * MINUTE).await;
         larder.audit(facts).await;
-        // Nobody reads them: whatever was remembered of the reads before, they cool.
+        // No client reads them: they cool, no matter which earlier reads were recorded.
         larder.until("cold", 3 * HOUR, async || larder.context.catalog.staged_usage().await.unwrap().count == 0).await;
         tokio::time::sleep(SECOND).await;
         larder.until("asleep", HOUR, async || larder.is_asleep().await).await;

@@ -1,4 +1,4 @@
-//! How long a client waits for a group of a class whose other group is never left in peace.
+//! How long a client waits for a group of a class whose other group always has requests.
 
 use crate::site::BUCKET;
 use crate::site::{HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, retry_after_s};
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A site whose drives move a MiB in seconds, so that a few MiB are as long in coming as 1.5 GB, with objects in two
-/// groups of one class at least.
+/// A site whose drives move a MiB in seconds, so that a few MiB take as long as 1.5 GB do, with objects in at least two
+/// groups of one class.
 fn slow_site(wait_limit: Option<Duration>) -> Site {
     let mut site = Site::nas8();
     let mut draft = (*site.spec).clone();
@@ -28,7 +28,7 @@ fn slow_site(wait_limit: Option<Duration>) -> Site {
     site
 }
 
-/// Two groups of one class, with the keys that lie in each.
+/// Two groups of one class, with the keys in each.
 async fn two_groups(larder: &Larder) -> [Vec<String>; 2] {
     let mut keys: BTreeMap<(ClassId, GroupId), Vec<String>> = BTreeMap::new();
     for key in larder.keys().await {
@@ -42,8 +42,8 @@ async fn two_groups(larder: &Larder) -> [Vec<String>; 2] {
     [pair[0].1.clone(), pair[1].1.clone()]
 }
 
-/// How long somebody waits for a small object while four readers loop over the other group of the class, and the range
-/// that was forecast.
+/// The time that a client waits for a small object while four readers loop over the other group of the class, and the
+/// forecast range.
 fn beside_four_readers(wait_limit: Option<Duration>) -> (Duration, [Duration; 2]) {
     slow_site(wait_limit).run(async |larder| {
         larder.put_many("k", 24, 3 * MIB).await;
@@ -94,7 +94,7 @@ fn a_small_read_does_not_starve_beside_four_readers_and_explain_says_so() {
 fn a_get_asks_the_catalog_twice_wherever_the_object_lies() {
     let mut site = Site::nas8();
     let reads = Arc::new(AtomicU64::new(0));
-    // A handle of its own: the world asks the catalog as well, while groups wake.
+    // A separate handle: the world asks the catalog as well, while groups wake.
     let (store, power, faults) = (site.catalog.clone(), site.power.clone(), site.store_faults.clone());
     let store = PoweredStore { store, power, reads: Arc::clone(&reads), faults };
     site.run(async |larder| {

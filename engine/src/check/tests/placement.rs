@@ -1,21 +1,21 @@
-//! Where a blob's stacks may lie.
+//! Rules for the drives that store a blob's stacks.
 
 use crate::layout::Layout;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use model::{DomainId, DriveId, GroupId, RackSpec};
 
-/// Partial choices looked at when it is asked whether several kinds of failure domain can be kept at once.
+/// Maximum number of partial choices examined, to find out if several kinds of failure domain can be kept at once.
 const CHOICES_MAX: u32 = 100_000;
 
-/// A fault of the drives a blob lies on.
+/// A fault of the drives that store a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlacementFault {
     /// There is no such group.
     UnknownGroup(GroupId),
     /// Not exactly k + r drives.
     Count {
-        /// How many there are.
+        /// The number of drives.
         drives: usize,
         /// k + r.
         stacks: usize,
@@ -24,13 +24,13 @@ pub enum PlacementFault {
     NotInGroup(DriveId),
     /// The drive holds two stacks.
     Twice(DriveId),
-    /// More than r stacks are in one failure domain, and it need not be so.
+    /// More than r stacks are in one failure domain, although that is avoidable.
     Spread {
         /// The kind of failure domain, by its place in the description.
         kind: usize,
         /// The domain.
         domain: DomainId,
-        /// How many stacks are in it.
+        /// The number of stacks in it.
         stacks: usize,
     },
 }
@@ -44,7 +44,7 @@ pub enum PlacementFault {
 /// All drives of the group are taken to be healthy and to have room.
 ///
 /// # Errors
-/// Everything that is wrong.
+/// Every fault.
 pub fn blob_placement(
     spec: &RackSpec,
     layout: &Layout,
@@ -96,13 +96,13 @@ fn per_domain(spec: &RackSpec, drives: &[DriveId], kind: usize) -> BTreeMap<Doma
     counts
 }
 
-/// Whether some k + r of `members` have at most r in each domain of the kind.
+/// True if some k + r of `members` have at most r in each domain of the kind.
 pub(super) fn allows(spec: &RackSpec, members: &[DriveId], kind: usize) -> bool {
     let counts = per_domain(spec, members, kind);
     counts.values().map(|count| (*count).min(spec.code.parity as usize)).sum::<usize>() >= spec.code.stacks()
 }
 
-/// Whether some k + r of `members` have at most r in each domain of all `kinds` at once, by trying.
+/// True if some k + r of `members` have at most r in each domain of all `kinds` at once, by a bounded search.
 fn possible(spec: &RackSpec, members: &[DriveId], kinds: &[usize]) -> bool {
     let mut search = Search { spec, members, kinds, counts: BTreeMap::new(), budget: CHOICES_MAX };
     search.choose(0, spec.code.stacks())
@@ -117,7 +117,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether `wanted` more drives can be chosen from the members at and behind `next`.
+    /// True if `wanted` more drives can be chosen from the members from `next` on.
     fn choose(&mut self, next: usize, wanted: usize) -> bool {
         if wanted == 0 {
             return true;

@@ -1,4 +1,4 @@
-//! Shortfalls of a layout: what is merely worse than one would wish, and may be forced by the geometry. The worst
+//! Shortfalls of a layout: properties that are merely worse than desired, and may be forced by the geometry. The worst
 //! choice of groups is that of the judge.
 
 use super::super::{Uses, carries, counts, layout as judge};
@@ -8,10 +8,11 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use model::{ClassId, DomainId, DriveId, GroupId, RackSpec, Resource, ResourceId};
 
-/// Pairs of groups of a class that are looked at for collision; a class of 400 groups is looked at in full.
+/// Maximum number of pairs of groups of a class that are examined for collision; a class of 400 groups is examined in
+/// full.
 const PAIRS_MAX: usize = 80_000;
 
-/// A wish that a layout does not fulfil.
+/// A desired property that a layout does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortfall {
     /// Some choice of one group per class exceeds a soft limit.
@@ -25,34 +26,34 @@ pub enum Shortfall {
         /// The limit, in the same unit.
         limit: u64,
     },
-    /// Two groups of the class collide only in part: some of their drives are in no hard domain that the two, beside
-    /// the other classes at their worst, would exceed. The first such pair of the class.
+    /// Two groups of the class collide only partly: some of their drives are in no hard domain that the two would
+    /// exceed, together with the worst case of the other classes. The first such pair of the class.
     PartialCollision {
-        /// Which class.
+        /// The class.
         class: ClassId,
         /// The pair.
         groups: [GroupId; 2],
     },
     /// Two groups of the class do not collide at all, and yet only one of them may be awake. The first such pair.
     NoCollision {
-        /// Which class.
+        /// The class.
         class: ClassId,
         /// The pair.
         groups: [GroupId; 2],
     },
     /// No choice of k + r drives of the group has at most r of them in each domain of the kind.
     Spread {
-        /// Which group.
+        /// The group.
         group: GroupId,
         /// The kind of failure domain, by its place in the description.
         kind: usize,
-        /// Whether the number and size of its domains would allow it to every group of the layout at once, other limits
-        /// left aside.
+        /// True if the number and size of its domains would allow it for every group of the layout at once, ignoring
+        /// other limits.
         domains_allow: bool,
     },
 }
 
-/// The shortfalls of a sound layout; none means that it is as one would wish.
+/// The shortfalls of a valid layout; none if it has all desired properties.
 pub fn shortfalls(spec: &RackSpec, layout: &Layout) -> Vec<Shortfall> {
     assert_eq!(judge(spec, layout), Ok(()), "a layout that is sound");
     let mut shortfalls = Vec::new();
@@ -67,14 +68,14 @@ pub fn shortfalls(spec: &RackSpec, layout: &Layout) -> Vec<Shortfall> {
 }
 
 impl Uses {
-    /// The demand of classes other than `class` on `domain` at their worst.
+    /// The worst demand of classes other than `class` on `domain`.
     fn others(&self, domain: DomainId, class: ClassId) -> u64 {
         assert!(self.worst(domain) <= self.sizes[domain.index()].size, "groups share no drives");
         self.worst(domain) - self.by_class[domain.index()].get(&class).copied().unwrap_or(0)
     }
 }
 
-/// How two groups stand to each other.
+/// The relation of two groups.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Collision {
     Full,
@@ -145,7 +146,7 @@ fn spread(spec: &RackSpec, layout: &Layout) -> Vec<Shortfall> {
     shortfalls
 }
 
-/// Whether `groups` groups at once could each have k + r drives with at most r in a domain of the kind: a domain has at
+/// True if `groups` groups at once could each have k + r drives with at most r in a domain of the kind: a domain has at
 /// most r for each group, and no more than its drives.
 fn domains_allow(spec: &RackSpec, groups: usize, kind: usize) -> bool {
     let mut sizes: BTreeMap<DomainId, usize> = BTreeMap::new();

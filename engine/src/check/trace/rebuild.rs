@@ -1,9 +1,10 @@
-//! The rules of every rebuild, recounted from the events and actions of a trace: it is of a drive that failed, it reads
-//! what is left, it writes to a drive of the group that has none of the blob (or, of a stack that a scrub has found
-//! damaged or that was lost with a drive that was replaced, to where that lies), and the catalog is asked to count only
-//! what was written, and read back from where it was written if the policy says so. The stack itself is read only from
-//! a good drive that is retired, from one that came back, or from where an earlier rebuild may have left it. Nothing is
-//! written to a drive that is retired, and it is given up only once all that its last listing showed has moved.
+//! The rules of every rebuild, recounted from the events and actions of a trace. It is for a failed drive, and reads
+//! the remaining stacks. It writes to a drive of the group that has no stack of the blob, or in place if a scrub has
+//! found the stack damaged or it was lost with a drive that was replaced. The catalog is asked to count only a stack
+//! that was written, and was read back from its place if the policy requires that. The stack itself is read only from a
+//! good drive that is retired, from a drive that came back, or from its place if an earlier rebuild may have left it
+//! there. Nothing is written to a retired drive, and it is given up only after all blobs of its last listing have
+//! moved.
 
 use crate::action::{Action, Outcome, Transfer};
 use crate::event::BlobOnDrive;
@@ -15,39 +16,39 @@ use model::{Attempt, BlobId, DriveId, GroupId, OpId};
 /// A rule that a rebuild broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RebuildFault {
-    /// The drive has not failed, and is listed or regenerated as if it had.
+    /// The drive is listed or regenerated as failed, but it has not failed.
     #[error("{0} has not failed")]
     NotFailed(DriveId),
-    /// A stack is read that is lost, or lies elsewhere.
+    /// A stack is read that is lost, or is stored elsewhere.
     #[error("it reads a stack from {0} that is not there")]
     ReadsLost(DriveId),
     /// Fewer stacks are read than the code needs.
     #[error("it reads fewer stacks than the code needs")]
     TooFew,
-    /// The drive, of the blob or its target, is not one of the group.
+    /// A drive of the blob, or the target, is not in the group.
     #[error("{0} is not of its group")]
     OtherGroup(DriveId),
     /// The drive would have two stacks of the blob.
     #[error("{0} would have two stacks of the blob")]
     TwoStacks(DriveId),
-    /// The drive has failed, and is written to.
+    /// A rebuild writes to a drive that failed or is to be empty.
     #[error("it writes to {0}, which failed")]
     ToFailed(DriveId),
-    /// The drive is to be empty, and a new blob is written to it.
+    /// A new blob is written to a drive that is to be empty.
     #[error("it writes to {0}, which is to be empty")]
     ToRetiring(DriveId),
     /// The catalog is asked to count a stack that was not written there.
     #[error("what it wrote, if anything, is not on {0}")]
     NotWritten(DriveId),
-    /// A stack is regenerated in its place, and no scrub has found it damaged, nor was it lost with another drive.
+    /// A stack is regenerated in place, but no scrub has found it damaged, and it was not lost with another drive.
     #[error("the stack on {0} was not found damaged, nor lost")]
     NotDamaged(DriveId),
-    /// The catalog is asked to count a stack that nobody has read back, though the policy says so.
+    /// The catalog is asked to count a stack that was not read back, although that is required.
     #[error("what it wrote on {0} was not read back")]
     NotReadBack(DriveId),
 }
 
-/// A rebuild that has been in service and is not answered.
+/// A rebuild that was in service and is not answered.
 struct Open {
     group: GroupId,
     blob: BlobId,
@@ -61,20 +62,20 @@ struct Open {
 /// The last listing of a drive.
 #[derive(Default)]
 struct Listing {
-    /// The page that is awaited.
+    /// The awaited page.
     awaited: Option<Attempt>,
-    /// The blobs shown that live and have not moved away since.
+    /// The listed live blobs that have not moved away since.
     there: BTreeSet<BlobId>,
 }
 
-/// The reading back of what was written.
+/// The reading back of a written stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verify {
-    /// It has not begun.
+    /// It has not started.
     NotBegun,
     /// It is under way, or failed.
     UnderWay,
-    /// All of it was right.
+    /// All of the stack was right.
     Done,
 }
 
@@ -83,21 +84,21 @@ enum Verify {
 pub(super) struct Rebuilds {
     group_of: BTreeMap<DriveId, GroupId>,
     failed: BTreeSet<DriveId>,
-    /// Drives in the place of one that failed: what that one held may still have to be rebuilt.
+    /// Drives in the place of a failed one, whose stacks may still have to be rebuilt.
     replaced: BTreeSet<DriveId>,
-    /// Of those, the drives that are the very ones that were given up.
+    /// Of those, the drives that were given up and came back themselves.
     returned: BTreeSet<DriveId>,
-    /// Good drives that are to be empty.
+    /// Good drives that are to be emptied.
     retiring: BTreeSet<DriveId>,
     /// Lost stacks that an earlier rebuild may have left in their place.
     left_there: BTreeSet<(BlobId, DriveId)>,
     open: BTreeMap<OpId, Open>,
     listings: BTreeMap<DriveId, Listing>,
-    /// The blobs that are being scrubbed.
+    /// Blobs that are being scrubbed.
     scrubbed: BTreeMap<OpId, BlobId>,
     /// Stacks that a scrub has found damaged.
     damaged: BTreeSet<(BlobId, u8)>,
-    /// Whether what is rebuilt is read back before it counts.
+    /// True if a rebuilt stack is read back before it counts.
     read_back: bool,
 }
 
@@ -114,7 +115,7 @@ impl Rebuilds {
         self.returned.remove(&drive);
     }
 
-    /// `drive` is in the place of one that failed, or is that one and `back`: it lacks stacks that count on it.
+    /// `drive` replaces a failed drive, or is that drive and `back`: it lacks stacks that count on it.
     pub fn drive_lacks(&mut self, drive: DriveId, back: bool) {
         self.replaced.insert(drive);
         if back {
@@ -122,7 +123,7 @@ impl Rebuilds {
         }
     }
 
-    /// `drive` is in service from now on, and nobody has said of it that it is to be empty.
+    /// `drive` is in service from now on, and is not to be emptied.
     pub fn drive_taken_in(&mut self, drive: DriveId) {
         self.failed.remove(&drive);
         self.retiring.remove(&drive);
@@ -132,7 +133,7 @@ impl Rebuilds {
         self.retiring.insert(drive);
     }
 
-    /// The blobs of `drive` are asked for, from the first one on or from where the page before ended.
+    /// The blobs of `drive` are requested, from the first one or from the end of the last page.
     pub fn lists(&mut self, drive: DriveId, attempt: Attempt, from_first: bool) {
         let listing = self.listings.entry(drive).or_default();
         listing.awaited = Some(attempt);
@@ -161,17 +162,17 @@ impl Rebuilds {
         }
     }
 
-    /// Whether the last listing of `drive` has shown a blob that has not moved away.
+    /// True if the last listing of `drive` has shown a blob that has not moved away.
     pub fn holds_some(&self, drive: DriveId) -> bool {
         self.listings.get(&drive).is_some_and(|listing| !listing.there.is_empty())
     }
 
-    /// Whether a stack of a blob on `drive` may be lost, or is to move away.
+    /// True if a stack of a blob on `drive` may be lost, or is to move away.
     pub fn may_have_lost(&self, drive: DriveId) -> bool {
         self.failed.contains(&drive) || self.replaced.contains(&drive) || self.retiring.contains(&drive)
     }
 
-    /// The group that `op`, a rebuild that was in service, is in.
+    /// The group of `op`, a rebuild that was in service.
     pub fn group(&self, op: OpId) -> Option<GroupId> {
         self.open.get(&op).map(|open| open.group)
     }
@@ -206,7 +207,7 @@ impl Rebuilds {
                     from,
                     target: *target,
                     written: false,
-                    // Who looks for a stack reads all of it.
+                    // A stack that is checked in place is read completely.
                     verify: if transfer.itself() == Some(*target) { Verify::Done } else { Verify::NotBegun },
                 };
                 self.open.insert(op, open);
@@ -228,7 +229,7 @@ impl Rebuilds {
         Ok(())
     }
 
-    /// Whether the stack that the catalog is asked to count was written, and read back.
+    /// Ok if the stack that the catalog is asked to count was written, and read back if required.
     pub fn may_move(&self, action: &Action) -> Result<(), RebuildFault> {
         let Action::MoveStack { op, blob, index, from, to, .. } = action else { return Ok(()) };
         let fits =

@@ -1,4 +1,4 @@
-//! The judge of traces: what it must find in traces that are wrong, and that it finds nothing in right ones.
+//! The judge of traces: the faults that it must find in wrong traces, and none in right ones.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::action::Outcome;
@@ -218,7 +218,7 @@ fn what_an_operation_overtook_itself_counts_for_it() {
     assert!(serve(&mut judge, 1).is_err());
 }
 
-/// Reads that wait as (number, weight, overtaken by, bound), in the order of admission: the rule word by word.
+/// Waiting reads as (number, weight, overtaken by, bound), in the order of admission: the rule word by word.
 #[derive(Default)]
 struct NaiveLine(Vec<(u64, u64, u64, u64)>);
 
@@ -227,7 +227,7 @@ impl NaiveLine {
         self.0.iter().position(|waiting| waiting.0 == op)
     }
 
-    /// Whether `op` may be served now.
+    /// True if `op` may be served now.
     fn serve(&mut self, op: u64) -> bool {
         let Some(at) = self.place_of(op) else { return true };
         let (_, weight, overtaken, bound) = self.0.remove(at);
@@ -289,7 +289,7 @@ fn where_switches_count_each_that_was_found_may_have_taken_one_and_no_more_is_fo
     let switch_ms = switch.as_millis() as u64;
     let mut policy = policy(each_ms);
     policy.scheduler.weighing = Weighing::ServiceTime;
-    // The second finds so many, and is served when so many that came later have been.
+    // The read finds `found` operations, and is served after `later` operations that came after it.
     let last_of = |found: u64, later: u64| {
         let mut judge = TraceCheck::new(&spec, &layout, &policy);
         (1..=found + 1 + later).for_each(|op| submit(&mut judge, op, bytes));
@@ -324,7 +324,7 @@ fn two_that_start_in_a_domain_for_one_start_are_found_and_two_that_turn_are_not(
     }
 }
 
-/// A rebuild of the stack that a blob of group 0 has lost, all of it right.
+/// A correct rebuild of the lost stack of a blob of group 0.
 fn rebuild_of_group_0(layout: &Layout) -> Transfer {
     let members = &layout.groups[0].drives;
     let drives: Vec<DriveId> = members[..18].to_vec();
@@ -333,7 +333,7 @@ fn rebuild_of_group_0(layout: &Layout) -> Transfer {
     Transfer::Rebuild { blob, group, drives, lost: 0, stacks, need: 15, policy: ReadPolicy::All, target, spare: false }
 }
 
-/// Begins a transfer on drives that are all mounted.
+/// Starts a transfer on drives that are all mounted.
 fn begin(judge: &mut TraceCheck, op: u64, transfer: Transfer) -> Result<(), TraceFault> {
     for drive in transfer.drives() {
         judge.event(Time::ZERO, &Event::Mounted { drive, attempt: Attempt(1), free_bytes: 0 })?;
@@ -414,7 +414,7 @@ fn a_drive_that_was_replaced_before_it_was_retired_is_still_emptied_after_a_star
     event(&Event::DriveReplaced { drive, lost_bytes: 1 });
     event(&Event::Booted);
     assert_eq!(begin(&mut judge, 1, copy.clone()), Ok(()), "it holds what was written since it was replaced");
-    // Now it is emptied and given up, and another takes its place: of that one nobody has said that it is to be empty.
+    // Now it is emptied and given up, and another drive takes its place, which is not to be emptied.
     judge.event(Time::ZERO, &Event::DriveFailed { drive, pulled: true }).unwrap();
     judge.event(Time::ZERO, &Event::DriveReplaced { drive, lost_bytes: 1 }).unwrap();
     let fault = TraceFault::Rebuild { op: OpId(2), fault: RebuildFault::ReadsLost(drive) };

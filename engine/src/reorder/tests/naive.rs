@@ -1,6 +1,5 @@
-//! Pelican's insertion rule as the paper words it (section 3, "Reordering"), in one vector: the judge of the fast
-//! queue, and the reference of its benchmark. Every step looks at every operation that it speaks of, and counts every
-//! switch.
+//! Pelican's insertion rule in the paper's words (section 3, "Reordering"), in one vector: the judge of the fast queue,
+//! and the reference of its benchmark. Every step looks at every operation that it concerns, and counts every switch.
 
 use super::Queued;
 use model::GroupId;
@@ -24,7 +23,7 @@ impl Place {
     }
 }
 
-/// Whether serving `next` after `before` takes a switch.
+/// 1 if serving `next` after `before` takes a switch, otherwise 0.
 fn change(before: Option<GroupId>, next: GroupId) -> i128 {
     i128::from(before.is_some_and(|before| before != next))
 }
@@ -41,7 +40,7 @@ pub struct NaiveQueue {
 }
 
 impl NaiveQueue {
-    /// A queue for so many operations.
+    /// A queue for at most `depth` operations.
     pub fn new(depth: usize) -> Self {
         Self { depth, ..Self::default() }
     }
@@ -68,7 +67,8 @@ impl NaiveQueue {
         true
     }
 
-    /// By how much `item` at place `at` begins sooner than in the order of arrival, or at the end where that is later.
+    /// The amount by which `item` at place `at` begins sooner than in the order of arrival, or at the end if that is
+    /// later.
     fn passed(&self, at: usize, item: Queued) -> i128 {
         if item.switch_weight == 0 {
             // The paper's rule: the weight overtaken.
@@ -91,7 +91,7 @@ impl NaiveQueue {
         weight + i128::from(item.switch_weight) * changes
     }
 
-    /// By how much `item` at place `at` puts off the expected begin of everything behind it.
+    /// The amount by which `item` at place `at` delays the expected begin of everything after it.
     fn later_by(&self, at: usize, item: Queued) -> i128 {
         let before = self.places[..at].last().map(|p| p.item.group).or(self.served);
         let next = self.places.get(at).map(|next| next.item.group);

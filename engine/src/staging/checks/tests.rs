@@ -1,4 +1,4 @@
-//! The policy against a naive world that does what it asks for, and keeps lists where it keeps counters.
+//! The policy against a naive world that does what it requests, and keeps lists where it keeps counters.
 
 #![allow(clippy::unwrap_used)]
 use super::*;
@@ -33,11 +33,11 @@ struct Pass {
     /// The versions that were read, and what was.
     read: Vec<(u64, u64)>,
     taken_bytes: u64,
-    /// Whether a crash or a page that failed may have had something read twice.
+    /// True if a crash or a failed page may have caused a version to be read twice.
     may_repeat: bool,
 }
 
-/// A page or a listing that is asked for.
+/// A page or a listing that is requested.
 #[derive(Clone, Debug)]
 struct Page {
     attempt: Attempt,
@@ -129,7 +129,7 @@ impl World {
             self.checker.reported(self.now, progress);
             self.cursor = cursor;
         }
-        // What was read and is not known to have been counts as unread.
+        // A version that was read counts as unread if that is not persisted.
         if let Some(pass) = &mut self.pass {
             pass.may_repeat = true;
             pass.taken_bytes = 0;
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// A page is asked for: is it time for it, and may it be read at this load?
+    /// A page is requested: checks that it is time for it, and that it may be read at this load.
     fn asked(&mut self, whatever_the_load: bool, restart: bool) {
         let every = self.every.unwrap();
         let begun = self.checker.progress.begun;
@@ -206,7 +206,7 @@ impl World {
         assert!(self.reported < LOAD_LIMIT_PERMILLE || whatever_the_load, "clients come first");
     }
 
-    /// Answers the page that is asked for, with at most `entries_max` versions.
+    /// Answers the requested page, with at most `entries_max` versions.
     fn answer_page(&mut self, entries_max: usize) {
         let Some(page) = self.page.take() else { return };
         if page.restart {
@@ -382,7 +382,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Whatever happens: the rules of [`World`] hold, and once things are quiet every pass comes to its end.
+    /// Under any sequence of events the rules of [`World`] hold, and every pass ends once the events stop.
     #[test]
     fn passes_keep_to_load_memory_and_period(
         steps in prop::collection::vec(step(), 1..300),

@@ -1,8 +1,8 @@
-//! The shelf beside redb: the same records in key order, into one file, made durable. Bytes written per byte of keys
-//! and values, the time, and whether a changed byte is noticed when all is read.
+//! The shelf compared with redb: the same records in key order, into one file, made durable. Bytes written per byte of
+//! keys and values, the time, and whether reading everything detects a changed byte.
 //!
-//! `cargo run --release --manifest-path intake/benches/shelves/Cargo.toml -- DIRECTORY [MIB]`, with so many MiB of
-//! cache for redb (32).
+//! `cargo run --release --manifest-path intake/benches/shelves/Cargo.toml -- DIRECTORY [MIB]`, where MIB is redb's
+//! cache in MiB (32).
 
 use intake::medium::{Directory, files::DirectoryOfFiles};
 use intake::{Config, Intake};
@@ -19,7 +19,7 @@ use std::time::Instant;
 
 const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("records");
 
-/// A file that counts what is written to it.
+/// A file that counts the bytes written to it.
 #[derive(Debug)]
 struct Counting(File, Arc<AtomicU64>);
 
@@ -86,7 +86,7 @@ fn redb(path: &Path, cache: usize, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(u6
     Ok((written.load(Ordering::Relaxed), began.elapsed().as_secs_f64()))
 }
 
-/// Changes a byte in the middle, and reads all: whether the change comes through as data.
+/// Changes a byte in the middle, and reads everything; true if the change comes through as data.
 fn redb_serves_damage(path: &Path, records: &[(Vec<u8>, Vec<u8>)]) -> Result<bool, Box<dyn Error>> {
     let file = File::options().read(true).write(true).open(path)?;
     let bytes = file.metadata()?.len();
