@@ -235,6 +235,15 @@ impl<R: Records> Committer<R> {
         }
     }
 
+    /// Covers, unless nothing is committed any more.
+    pub(crate) fn cover_now(&mut self) {
+        if self.broken.is_none()
+            && let Err(failure) = self.cover()
+        {
+            self.break_after(failure);
+        }
+    }
+
     fn try_commit(&mut self, group: &[&Batch]) -> Result<Vec<Verdict>, Failure> {
         if let Some(why) = &self.broken {
             return Err(Failure::Harmless(StoreError::Failed(why.clone())));

@@ -358,6 +358,7 @@ impl Store for SqliteStore {
 
     fn release_log(&self) {
         self.log_use.is_held.store(false, Ordering::Relaxed);
+        self.writer.iter().for_each(Writer::cover);
     }
 
     fn set_aside(&self, is_aside: bool) {

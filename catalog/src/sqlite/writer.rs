@@ -53,9 +53,16 @@ struct QueuedBatch {
     answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
+/// Work of the thread.
+enum Job {
+    Commit(QueuedBatch),
+    /// The log may forget what the file has.
+    Cover,
+}
+
 /// The handle of the thread. Dropping it ends the thread after everything queued is done.
 pub(super) struct Writer {
-    jobs: Option<Sender<QueuedBatch>>,
+    jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     takes_payloads: bool,
 }
@@ -79,11 +86,17 @@ impl Writer {
         assert!(self.takes_payloads || batch.payload.is_none(), "a payload travels only where a log takes it");
         let (answer, answered) = oneshot::channel();
         let jobs = self.jobs.as_ref().expect("the queue is closed only by drop");
-        let sent = jobs.send(QueuedBatch { batch, answer }).is_ok();
+        let sent = jobs.send(Job::Commit(QueuedBatch { batch, answer })).is_ok();
         Box::pin(async move {
             let gone = || StoreError::Failed("the catalog's writer has ended".into());
             if sent { answered.await.unwrap_or_else(|_| Err(gone())) } else { Err(gone()) }
         })
+    }
+
+    /// Has the log forget what the file has, unless it is to retain it.
+    pub(super) fn cover(&self) {
+        // A thread that has ended has done so, or cannot.
+        self.jobs.iter().for_each(|jobs| drop(jobs.send(Job::Cover)));
     }
 }
 
@@ -105,13 +118,28 @@ struct WriterThread {
 }
 
 impl WriterThread {
-    fn run(mut self, queue: &Receiver<QueuedBatch>) {
-        while let Ok(first) = queue.recv() {
-            let group = gather(first, queue);
-            self.counters.batches.fetch_add(group.len() as u64, Ordering::Relaxed);
-            self.commit(group);
+    fn run(mut self, queue: &Receiver<Job>) {
+        let mut next = None;
+        while let Some(job) = next.take().or_else(|| queue.recv().ok()) {
+            match job {
+                Job::Commit(first) => {
+                    let group;
+                    (group, next) = gather(first, queue);
+                    self.counters.batches.fetch_add(group.len() as u64, Ordering::Relaxed);
+                    self.commit(group);
+                }
+                Job::Cover => self.cover(),
+            }
         }
         self.close();
+    }
+
+    fn cover(&mut self) {
+        self.committer.cover_now();
+        self.counters.covers.store(self.committer.covers, Ordering::Relaxed);
+        if let Some(why) = self.committer.stopped() {
+            self.counters.stopped.get_or_init(|| why.to_owned());
+        }
     }
 
     fn commit(&mut self, group: Vec<QueuedBatch>) {
@@ -154,8 +182,8 @@ impl WriterThread {
     }
 }
 
-/// `first` and other waiting batches, up to the limits of one transaction.
-fn gather(first: QueuedBatch, queue: &Receiver<QueuedBatch>) -> Vec<QueuedBatch> {
+/// `first` and other waiting batches, up to the limits of one transaction; and the job after them, if it is another.
+fn gather(first: QueuedBatch, queue: &Receiver<Job>) -> (Vec<QueuedBatch>, Option<Job>) {
     let payload = |job: &QueuedBatch| job.batch.payload.as_ref().map_or(0, |payload| payload.bytes.len());
     let (mut writes, mut bytes) = (first.batch.writes.len(), payload(&first));
     let mut group = vec![first];
@@ -163,11 +191,12 @@ fn gather(first: QueuedBatch, queue: &Receiver<QueuedBatch>) -> Vec<QueuedBatch>
         && bytes < GROUP_PAYLOAD_BYTES_MAX
         && let Ok(job) = queue.try_recv()
     {
+        let Job::Commit(job) = job else { return (group, Some(job)) };
         writes += job.batch.writes.len();
         bytes += payload(&job);
         group.push(job);
     }
-    group
+    (group, None)
 }
 
 /// A caller that no longer waits needs no answer.

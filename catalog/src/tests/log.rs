@@ -635,6 +635,32 @@ async fn a_file_that_was_made_again_is_the_newest_one_and_its_log_is_held_until_
 }
 
 #[tokio::test]
+async fn batches_that_a_file_took_from_its_log_stay_there_until_the_log_is_released() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, killed, log) = (dir.path().join("catalog"), dir.path().join("killed"), MemoryLog::new());
+    let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log.clone())).unwrap();
+    // The batches after this are in its log and in the WAL of the other file.
+    std::fs::copy(&path, &killed).unwrap();
+    for key in ["a", "b", "c"] {
+        store.commit(put(key, "1")).await.unwrap();
+    }
+    let log = log.reopened(0);
+    let options = SqliteOptions { holds_log: true, ..NEVER };
+    let again = SqliteStore::open_with_log(&killed, options, Arc::new(log.clone())).unwrap();
+    assert_eq!((again.behind_log(), again.holds_log(), contents(&again).await.len()), (None, true, 3));
+    let kept = last_of(&log).1;
+    assert!(kept >= 3, "{kept}");
+    again.release_log();
+    for _ in 0..500 {
+        if last_of(&log).1 == 1 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!((again.holds_log(), last_of(&log).1), (false, 1), "the last number stays");
+}
+
+#[tokio::test]
 async fn a_file_that_was_made_again_without_what_is_in_the_log_does_not_hide_that_by_what_it_logs() {
     let dir = tempfile::tempdir().unwrap();
     let (newest, made, log) = (dir.path().join("newest"), dir.path().join("made"), MemoryLog::new());
