@@ -1,6 +1,6 @@
-//! The savings of batching a migration: wakes of groups and starts of drives for each GB that moves to the rack, with
-//! one group taking many packs in turn against a random group for every pack. Counted in modelled time, so a run gives
-//! the same figures on every machine.
+//! The savings of batched migration: group wakes and drive starts per GB that moves to the rack, for one group that
+//! takes many packs in turn, compared with a random group per pack. Results are in modelled time, so a run gives the
+//! same numbers on every machine.
 //!
 //! `cargo bench -p sim --bench migration`
 
@@ -45,7 +45,7 @@ fn policy(spec: &RackSpec, group_choice: GroupChoice, pack_bytes: u64) -> RackPo
     }
 }
 
-/// Migrates `bytes` of small objects; answers with the wakes and drive starts for each GB, and the modelled minutes.
+/// Migrates `bytes` of small objects; returns the wakes and drive starts per GB, and the modelled minutes.
 fn migrate(group_choice: GroupChoice, pack_bytes: u64, bytes: u64, seed: u64) -> [f64; 3] {
     let spec = racks::shipped("pelican");
     let layout = engine::layout::synthesise(&spec).unwrap();
@@ -67,7 +67,7 @@ fn migrate(group_choice: GroupChoice, pack_bytes: u64, bytes: u64, seed: u64) ->
     [stats.group_wakes[2] as f64 / gb, stats.drive_starts as f64 / gb, f64::from(minutes)]
 }
 
-/// Prints the means over the seeds, and answers with the wakes.
+/// Prints the means over the seeds; returns the wakes.
 fn report(name: &str, group_choice: GroupChoice, pack_bytes: u64, bytes: u64) -> f64 {
     let mut sums = [0.0; 3];
     for seed in 1..=SEEDS {

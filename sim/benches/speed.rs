@@ -1,14 +1,14 @@
-//! The speed of the simulator, its growth, and the memory it takes. Everything runs on one thread, and the judge of
-//! traces runs along, as it does in every experiment.
+//! The speed of the simulator, its scaling, and its memory. Everything runs on one thread, together with the trace
+//! judge, as in every experiment.
 //!
-//! `cargo bench -p sim --bench speed` asks for
-//! - 24 hours of Pelican's rack at 8 reads a second, against a bare binary heap in the same run: as many events, each
-//!   pushed and popped with a payload of an event's size, with as many waiting as the simulator has;
+//! `cargo bench -p sim --bench speed` measures
+//! - 24 hours of Pelican's rack at 8 reads per second, compared with a bare binary heap in the same run: the same
+//!   number of events, each pushed and popped with a payload of an event's size, while as many events wait as in the
+//!   simulator;
 //! - the memory of 1, 10 and 100 simulated days of a small rack;
 //! - an hour of 87 such racks side by side as one: 100,224 drives.
 //!
-//! Times are those on the processor, so that other programs count for less. A name (`pace`, `days`, `drives`) runs one
-//! part alone.
+//! Times are processor times, so other programs matter less. A name (`pace`, `days`, `drives`) runs only that part.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,16 +23,16 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// Moments that wait at once: the drives of four groups that wake or rest.
+/// Events that wait at the same time: the drives of four groups that wake or rest.
 const WAITING: u64 = 96;
 
-/// Seconds that this thread has had on the processor.
+/// The processor time of this thread in seconds.
 fn cpu_s() -> f64 {
     let ran = std::fs::read_to_string("/proc/self/schedstat").unwrap();
     ran.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
 }
 
-/// Pelican's rack, so many times as wide.
+/// Pelican's rack, this many times as wide.
 fn pelicans(count: u32) -> RackSpec {
     let wide = shipped_text("pelican").replace("width = 6\n", &format!("width = {}\n", 6 * count));
     model::text::parse(&wide, "pelican").unwrap()
@@ -48,7 +48,7 @@ fn experiment(rack: RackSpec, reads_per_s: f64, duration: Duration) -> Experimen
     experiment
 }
 
-/// An item of the heap: a moment, the number that breaks ties, and the event itself, which is not compared.
+/// An item of the heap: a time, the number that breaks ties, and the event itself, which is not compared.
 struct Planned(Time, u64, Option<Event>);
 
 impl PartialEq for Planned {
@@ -68,7 +68,7 @@ impl Ord for Planned {
     }
 }
 
-/// Events a second through a bare heap, each popped once and pushed once.
+/// Events per second through a bare heap, each popped once and pushed once.
 fn heap_events_per_s(events: u64) -> f64 {
     let mut heap = BinaryHeap::new();
     let mut rng = Rng::new(1);
@@ -100,7 +100,7 @@ fn pace() {
     );
 }
 
-/// The most memory that this process has had resident, in KiB.
+/// The peak resident memory of this process, in KiB.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

@@ -1,23 +1,23 @@
-//! Future events, by their moments.
+//! Future events, ordered by time.
 
 use crate::places::Places;
 use model::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Events planned for later, returned in the order of their moments; of one moment, in the order of planning.
+/// Events planned for later, returned in the order of their times; events of the same time in the order of planning.
 ///
-/// The heap holds moments and places; the events themselves, which may be large, are not moved.
+/// The heap holds times and places; the events themselves, which may be large, are not moved.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda<T> {
     heap: BinaryHeap<Reverse<Planned>>,
     events: Places<T>,
     planned: u64,
-    /// The moment of the last event that was returned.
+    /// The time of the last event that was returned.
     reached: Time,
 }
 
-/// The moment of an event, the number of its planning, and its place.
+/// The time of an event, its sequence number, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Planned {
     when: Time,
@@ -40,12 +40,12 @@ impl<T> Agenda<T> {
         self.heap.push(Reverse(Planned { when, number, place }));
     }
 
-    /// The moment of the next event.
+    /// The time of the next event.
     pub fn next_moment(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse(planned)| planned.when)
     }
 
-    /// The next event and its moment.
+    /// Removes the next event; returns it with its time.
     pub fn pop(&mut self) -> Option<(Time, T)> {
         let Reverse(Planned { when, place, .. }) = self.heap.pop()?;
         assert!(when >= self.reached, "time runs forward");

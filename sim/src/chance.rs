@@ -1,7 +1,7 @@
 //! Random draws: gaps between arrivals, sizes, keys.
 //!
-//! Invariants: draws are integer arithmetic, so that a seed means the same on every machine; only the weights of Zipf's
-//! law are floating point, computed once before anything is drawn.
+//! Invariants: draws use integer arithmetic, so a seed gives the same results on every machine; only the weights of
+//! Zipf's law are floating point, computed once before the first draw.
 
 use model::Rng;
 use serde::{Deserialize, Serialize};
@@ -23,20 +23,20 @@ fn exponential(mean: u64, rng: &mut Rng) -> u64 {
     scaled(log, mean)
 }
 
-/// A mean times -ln(x / 2^64), of which `log` is the logarithm to base 2.
+/// A mean times -ln(x / 2^64), where `log` is -log2(x / 2^64) in 2^-32.
 fn scaled(log: u64, mean: u64) -> u64 {
     u64::try_from((u128::from(log) * LN2_Q32 * u128::from(mean)) >> 64).unwrap_or(u64::MAX)
 }
 
-/// -log2(x / 2^64) in 2^-32, for each x, which are above 0, digit by digit: each squaring of the mantissa gives one. A
-/// squaring waits for the one before; several numbers at once take little longer than one.
+/// -log2(x / 2^64) in 2^-32 for each x, which must be above 0. It is computed digit by digit: each squaring of the
+/// mantissa gives one. A squaring waits for the one before, so several numbers at once take little longer than one.
 fn neg_log2_q32<const N: usize>(x: [u64; N]) -> [u64; N] {
     let zeros = x.map(u64::leading_zeros);
     let mut mantissas: [u64; N] = std::array::from_fn(|i| x[i] << zeros[i]);
     let mut fractions = [0_u64; N];
     for digit in (0..32).rev() {
         for (mantissa, fraction) in mantissas.iter_mut().zip(&mut fractions) {
-            // Without a branch, which would be taken at random.
+            // Without a branch, which would be unpredictable.
             let square = u128::from(*mantissa) * u128::from(*mantissa);
             let (high, doubled) = ((square >> 64) as u64, (square >> 63) as u64);
             let above = high >> 63;
@@ -53,7 +53,7 @@ pub(crate) struct PoissonGaps {
     mean_ns: u64,
     rng: Rng,
     logs: [u64; 4],
-    /// How many of these were used.
+    /// The number of `logs` that were used.
     used: usize,
 }
 
@@ -82,15 +82,15 @@ impl PoissonGaps {
 pub enum Sizes {
     /// Always this number of bytes.
     Fixed(u64),
-    /// Between `min` and `max` with this mean, small ones more likely than large ones: a mixture of a uniform draw and
-    /// the lesser of two. Pelican's VHD images are 200 MB to 9 GB with a mean of 3.3 GB; their distribution did not
-    /// survive, this shape is ours.
+    /// Between `min` and `max` with this mean, small sizes more likely than large ones: a mixture of a uniform draw and
+    /// the lesser of two. Pelican's VHD images are 200 MB to 9 GB with a mean of 3.3 GB; their distribution is not
+    /// known, and this shape is ours.
     Spread {
         /// The smallest, in bytes.
         min: u64,
         /// The largest, in bytes.
         max: u64,
-        /// The mean, in bytes: from a third to half of the way from `min` to `max`.
+        /// The mean, in bytes: a third to half of the way from `min` to `max`.
         mean: u64,
     },
 }
@@ -99,12 +99,13 @@ impl Sizes {
     /// Pelican's VHD images.
     pub const VHD: Self = Self::Spread { min: 200_000_000, max: 9_000_000_000, mean: 3_300_000_000 };
 
-    /// One size.
+    /// Draws one size.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         match *self {
             Self::Fixed(bytes) => bytes,
             Self::Spread { min, max, mean } => {
-                // The mean of the lesser of two is a third of the way, that of one is half: in millionths of the way.
+                // The mean of the lesser of two draws is a third of the way, that of one draw is half, both in
+                // millionths here.
                 assert!(min <= mean && mean <= max, "a mean of {mean} lies outside of {min} to {max}");
                 let way = u128::from(mean.saturating_sub(min)) * 1_000_000 / u128::from((max - min).max(1));
                 let uniform_ppm = (way.saturating_sub(333_333) * 6).min(1_000_000) as u64;
@@ -135,7 +136,7 @@ fn zipf_weights(count: usize, exponent_permille: u32) -> impl Iterator<Item = f6
     (1..=count).map(move |rank| (rank as f64).powf(-exponent))
 }
 
-/// Zipf's law: the share of each rank, the first of which has the most. All are alike for an exponent of 0.
+/// Zipf's law: the share of each rank, largest first. All shares are equal for an exponent of 0.
 pub(crate) fn zipf_shares(count: usize, exponent_permille: u32) -> impl Iterator<Item = f64> {
     let weights = zipf_weights(count, exponent_permille);
     let sum: f64 = weights.clone().sum();
@@ -151,7 +152,7 @@ pub(crate) struct Popular {
 }
 
 impl Popular {
-    /// Draws from `count` blobs; there must be some.
+    /// Draws from `count` blobs, at least one.
     pub fn new(popularity: Popularity, count: usize) -> Self {
         assert!(count > 0, "nothing is stored to be read");
         let Popularity::Zipf { exponent_permille } = popularity else {
@@ -167,7 +168,7 @@ impl Popular {
         Self { count: count as u64, sums: sums.iter().map(|part| (part / sum * u64::MAX as f64) as u64).collect() }
     }
 
-    /// The number of one blob, from 0.
+    /// Draws the number of a blob, from 0.
     pub fn draw(&self, rng: &mut Rng) -> usize {
         if self.sums.is_empty() {
             return rng.below(self.count) as usize;

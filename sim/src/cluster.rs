@@ -1,20 +1,20 @@
-//! A replicated cluster some of whose nodes are cold (Park, Jo, Lee and Kang, "Change Your Cluster to Cold").
+//! A replicated cluster with some cold nodes (Park, Jo, Lee and Kang, "Change Your Cluster to Cold").
 //!
-//! An object store of three replicas, placed by hash as Ceph places them: hosts, daemons (OSDs) with one drive each,
-//! or with a hot and a cold one. A cold OSD keeps on its hot drive what it is the primary of and what was written
-//! since the last scrub; what its thermometer calls cold of the rest moves to its cold drive while a scrub has it in
-//! memory. Which data is cold is decided by `engine::thermometer`, and when a cold drive stops by
-//! `engine::spin_down`: nothing of either is written here.
+//! An object store with three replicas, placed by hash as Ceph places them: hosts, daemons (OSDs) with one drive each,
+//! or with a hot and a cold one. A cold OSD stores on its hot drive the replicas for which it is the primary, and
+//! everything written since the last scrub. Of the rest, the data that its thermometer calls cold moves to its cold
+//! drive while a scrub has it in memory. `engine::thermometer` decides which data is cold, and `engine::spin_down` when
+//! a cold drive stops; neither rule is written here.
 //!
-//! - `placement.rs` says which OSDs hold an object's replicas;
-//! - `objects.rs` are the objects and who asks for which;
-//! - `device.rs` is a drive: an arm, a queue, a state of its platters;
-//! - `run.rs` is the loop; `clients.rs`, `recovery.rs` and `scrub.rs` are what goes on in it.
+//! - `placement.rs` maps objects to the OSDs that hold their replicas;
+//! - `objects.rs` has the objects and draws the requested ones;
+//! - `device.rs` is a drive: an arm, a queue, a power state;
+//! - `run.rs` is the loop; `clients.rs`, `recovery.rs` and `scrub.rs` handle its events.
 //!
-//! Physics: a host's cores and a drive each serve what comes in the order in which it comes. A read needs one access
-//! to the drive, and one more to look the object up if it is not among the newest, whose records are in memory. A
-//! write is one access, and a commit in the middle of the drive, which it shares with all that waits for one. The
-//! network is a delay; it does not fill up.
+//! Physics: the cores of a host and each drive serve requests in the order of arrival. A read needs one access to the
+//! drive, and one more to look up the object unless it is among the newest, whose records are in memory. A write is one
+//! access, plus a commit in the middle of the drive, which it shares with all writes that wait for one. The network is
+//! a delay; it does not fill up.
 
 mod clients;
 mod device;
@@ -36,7 +36,7 @@ use core::time::Duration;
 use engine::spin_down::NodePolicy;
 use engine::thermometer::Thermometer;
 
-/// Replicas of an object, each on a host of its own.
+/// Replicas of an object, each on its own host.
 pub const REPLICAS: usize = 3;
 
 /// A run.
@@ -44,7 +44,7 @@ pub const REPLICAS: usize = 3;
 pub struct ClusterRun {
     /// The hosts, at least three.
     pub hosts: u32,
-    /// The drives of each.
+    /// The drives of each host.
     pub drives: u32,
     /// The OSDs of each host that have a hot and a cold drive; all others have one.
     pub cold_osds: u32,
@@ -58,21 +58,21 @@ pub struct ClusterRun {
     pub cores: CoreSpec,
     /// The drives.
     pub device: DeviceSpec,
-    /// The way of a message between two machines, in one direction.
+    /// The one-way delay of a message between two machines.
     pub message: Duration,
-    /// Bytes a second of a network card.
+    /// The rate of a network card in bytes/s.
     pub network_bytes_s: u64,
     /// The rules of cold data.
     pub thermometer: Thermometer,
-    /// Whether the second replica stays hot as well.
+    /// True if the second replica stays hot as well.
     pub second_stays_hot: bool,
-    /// When cold drives stop.
+    /// The rules for stopping cold drives.
     pub node: NodePolicy,
-    /// How often an OSD looks whether its cold drive may.
+    /// The interval at which an OSD checks whether its cold drive may stop.
     pub tick: Duration,
     /// Objects of a group that a scrub reads before it compares the replicas.
     pub scrub_chunk: u32,
-    /// What happens beside the clients.
+    /// The events besides the clients' requests.
     pub course: Course,
     /// Results are also given for each interval of this length.
     pub interval: Duration,
@@ -83,56 +83,56 @@ pub struct ClusterRun {
 /// The clients: each thread sends one request after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientSpec {
-    /// Their threads.
+    /// The number of threads.
     pub threads: u32,
-    /// Requests a second that all threads together aim at; `None` is as many as they can.
+    /// The target rate of all threads together in requests/s; `None` is as fast as they can.
     pub target_per_s: Option<u32>,
     /// The share of requests that write a new object, in thousandths.
     pub writes_permille: u32,
-    /// Where reads go.
+    /// The replicas that serve reads.
     pub reads_from: ReadsFrom,
 }
 
-/// Where reads go.
+/// The replicas that serve reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadsFrom {
-    /// To the primary, as Ceph has it.
+    /// The primary, as in Ceph.
     Primary,
-    /// To any replica. One whose copy is cold sends the client on to the primary.
+    /// Any replica. One whose copy is cold redirects the client to the primary.
     Any,
 }
 
 /// The processors of a host.
 #[derive(Clone, Copy, Debug)]
 pub struct CoreSpec {
-    /// Their number.
+    /// The number of cores per host.
     pub cores: u32,
-    /// The time a request of a client takes on each host that has to do with it.
+    /// The time that a client's request takes on each host that takes part in it.
     pub request: Duration,
-    /// The time an object takes in recovery on either host, and in a scrub on each.
+    /// The time that an object takes in recovery on either host, and in a scrub on each host.
     pub background: Duration,
 }
 
-/// What happens beside the clients.
+/// The events besides the clients' requests.
 #[derive(Clone, Copy, Debug)]
 pub enum Course {
-    /// Nothing, for so long.
+    /// None, for this long.
     Normal(Duration),
-    /// An OSD fails; the run ends when all is recovered and asleep again.
+    /// An OSD fails; the run ends six intervals after all data is recovered and all cold drives are asleep again.
     Failure(FailureSpec),
-    /// At the beginning all groups are to be scrubbed deeply; the run ends when they are.
+    /// All groups are scrubbed deeply from the beginning; the run ends when the scrubs are done.
     Scrub,
 }
 
 /// The failure of an OSD, and the recovery.
 #[derive(Clone, Copy, Debug)]
 pub struct FailureSpec {
-    /// When it fails.
+    /// The time of the failure.
     pub at: Duration,
-    /// How long its groups answer nobody, until those left have agreed.
+    /// The time during which its groups do not answer, until the remaining OSDs have agreed.
     pub peering: Duration,
-    /// A group sends one object in so long to the OSD that is to have it.
+    /// The interval at which a group sends objects to its new OSD.
     pub pace: Duration,
-    /// The end of the run, if not all is asleep before.
+    /// The end of the run, unless recovery ends it earlier.
     pub longest: Duration,
 }

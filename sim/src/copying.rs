@@ -1,12 +1,12 @@
-//! A tree that is copied out of the rack beside other clients: what the order of asking costs, and whom.
+//! A tree copied out of the rack beside other clients: the cost of the request order for the copy and for the others.
 //!
-//! One client asks for the objects of a tree, so many at once, in the order of their keys, and takes each as soon as it
-//! is there. The objects lie in random groups, as neighbours by key do. Other clients read other objects at random
-//! moments, and are measured while the copy goes on. What is read ahead is decided by [`engine::readahead`], as in the
-//! server; in place of its spool are the bytes that were read ahead and not asked for yet, which are all that a client
-//! without delay leaves in it.
+//! One client requests the objects of a tree, a fixed number at a time, in the order of their keys, and takes each as
+//! soon as it arrives. The objects are in random groups, as neighbours by key are. Other clients read other objects at
+//! random times, and are measured while the copy runs. As in the server, [`engine::readahead`] decides what is read
+//! ahead. The spool is modelled as the bytes that were read ahead and not requested yet: a client without delay leaves
+//! nothing else in it.
 //!
-//! Invariants: every object is taken once; the same seed gives the same run.
+//! Invariants: each object is taken once; the same seed gives the same run.
 
 use crate::chance::{PoissonGaps, Popular, Popularity};
 use crate::experiment::ExperimentError;
@@ -40,34 +40,34 @@ pub struct Copying {
     pub objects: u32,
     /// The length of each.
     pub object_bytes: u64,
-    /// How many of them are asked for at once.
+    /// The number of objects requested at once.
     pub at_once: u32,
-    /// Whether they are asked for group after group instead of key after key.
+    /// True if objects are requested group by group instead of key by key.
     pub by_place: bool,
     /// The capacity of the spool.
     pub spool_bytes: u64,
-    /// Whether anything is read ahead.
+    /// True if the server reads ahead.
     pub read_ahead: bool,
-    /// The mean time between two reads of the other clients; zero is that there are none.
+    /// The mean time between two reads of the other clients; zero for no reads.
     pub others_gap: Duration,
-    /// The length of what they read.
+    /// The length of the objects that they read.
     pub others_bytes: u64,
-    /// At least one.
+    /// The seeds of the runs, at least one.
     pub seeds: Vec<u64>,
 }
 
-/// The results of a copy: sums and times are means over the seeds, the waits of others are of all seeds together.
+/// The results of a copy: counts and times are means over the seeds, the waits of others are of all seeds together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CopyPoint {
-    /// How long it takes, in seconds.
+    /// The duration in seconds.
     pub seconds: f64,
-    /// Group wakes meanwhile, those for others included.
+    /// Group wakes during the copy, including those for others.
     pub wakes: f64,
-    /// Drive starts meanwhile.
+    /// Drive starts during the copy.
     pub starts: f64,
     /// Bytes read ahead.
     pub ahead_bytes: f64,
-    /// Reads of the other clients meanwhile.
+    /// Reads of the other clients during the copy.
     pub others: f64,
     /// Their times to the first byte, in seconds: the mean.
     pub others_mean_s: Option<f64>,
@@ -75,7 +75,7 @@ pub struct CopyPoint {
     pub others_p99_s: Option<f64>,
     /// The longest.
     pub others_max_s: Option<f64>,
-    /// For each seed, a number that is the same whenever the same happened.
+    /// The trace hash of each seed's run.
     pub trace_hashes: Vec<u64>,
 }
 
@@ -124,22 +124,22 @@ struct Measured {
     trace_hash: u64,
 }
 
-/// Where an object of the tree is.
+/// The state of an object of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In the rack.
+    /// Stored in the rack only.
     Cold,
-    /// It is being read, for the client.
+    /// Being read for the client.
     Wanted,
-    /// It is being read ahead; the client may have asked for it since.
+    /// Being read ahead; `wanted` if the client has requested it since.
     Ahead { wanted: bool },
-    /// It was read ahead.
+    /// Read ahead, not requested yet.
     Here,
-    /// The client has it.
+    /// Taken by the client.
     Taken,
 }
 
-/// What is read ahead in one group while it is up.
+/// The reads ahead of one group while it is awake.
 struct GroupPlan {
     left: VecDeque<usize>,
     under_way: usize,
@@ -151,15 +151,15 @@ struct CopyRun<'a> {
     copying: &'a Copying,
     world: World<Rack>,
     stored: Stored,
-    /// The objects in the order of asking, as numbers in the order of keys.
+    /// The objects in request order, as numbers in key order.
     order: Vec<usize>,
     states: Vec<State>,
-    /// How many were asked for, and are not there yet.
+    /// The number of objects requested so far; `waiting` counts those that have not arrived.
     asked: usize,
     waiting: usize,
     scan: Scan,
     last_key: Option<usize>,
-    /// For each group, the first object that was asked for and not read for since.
+    /// For each group, the first object that was requested since the group's last plan.
     asks: BTreeMap<GroupId, usize>,
     plans: BTreeMap<GroupId, GroupPlan>,
     ops: BTreeMap<OpId, usize>,
@@ -223,7 +223,7 @@ impl<'a> CopyRun<'a> {
         }
         let span = self.world.now().since(begun);
         let (wakes, starts) = (self.wakes() - wakes, self.world.counted().spin_ups - starts);
-        // Those who asked while it went on are answered.
+        // The other clients that asked meanwhile are answered.
         while self.world.open_ops() > 0 {
             assert!(self.world.step(), "every operation is answered");
             self.collect();
@@ -237,7 +237,7 @@ impl<'a> CopyRun<'a> {
         self.world.rack.stats().group_wakes.iter().sum()
     }
 
-    /// Takes note of everything that has ended.
+    /// Collects all operations that have ended.
     fn collect(&mut self) {
         for ended in self.world.take_ended() {
             match self.ops.remove(&ended.op) {
@@ -275,7 +275,7 @@ impl<'a> CopyRun<'a> {
         }
     }
 
-    /// The client asks for more, as long as it waits for fewer than it may.
+    /// Lets the client request more, as long as it waits for fewer than `at_once`.
     fn ask_more(&mut self) {
         while self.waiting < self.copying.at_once as usize && self.asked < self.order.len() {
             let object = self.order[self.asked];
@@ -315,7 +315,7 @@ impl<'a> CopyRun<'a> {
         self.stored.blob(object).0
     }
 
-    /// Reads ahead in every group that is up, as the engine says.
+    /// Reads ahead in every awake group, as the engine decides.
     fn read_ahead(&mut self) {
         if !self.copying.read_ahead {
             return;
@@ -340,7 +340,7 @@ impl<'a> CopyRun<'a> {
         }
     }
 
-    /// Orders the next read of the plan for `group`, if there is one and it is its turn.
+    /// Issues the next read of the plan for `group`, if the plan has one and may continue.
     fn read_next(&mut self, group: GroupId) -> bool {
         let (now, room_bytes) = (self.world.now(), self.spool().room_bytes());
         let Some(plan) = self.plans.get_mut(&group) else { return false };
@@ -362,7 +362,7 @@ impl<'a> CopyRun<'a> {
         true
     }
 
-    /// The objects to read ahead in `group` for the one that was asked for.
+    /// The objects to read ahead in `group` for the requested one.
     fn plan(&self, group: GroupId, object: usize) -> VecDeque<usize> {
         let spool = self.spool();
         let feedback = Feedback { used_bytes: self.used_bytes, wasted_bytes: 0 };
@@ -370,7 +370,7 @@ impl<'a> CopyRun<'a> {
         let mut plan = Plan::new(group, window_bytes, spool.room_bytes());
         let bytes = self.copying.object_bytes;
         for next in object + 1..self.states.len() {
-            // Each object is a blob of its own, and read as a whole.
+            // Each object is its own blob, and read as a whole.
             let cold = ColdPlace {
                 group: self.group_of(next),
                 blob: BlobId::numbered(next as u64),
@@ -419,7 +419,7 @@ impl Others {
         Self { gaps, next, popular, keys: rng(b"keys    "), first: copying.objects as usize }
     }
 
-    /// What is read now; the next read is later.
+    /// The object that is read now; also draws the time of the next read.
     fn draw(&mut self) -> usize {
         if let Some(gaps) = &mut self.gaps {
             self.next += gaps.draw();

@@ -1,14 +1,14 @@
-//! Cross-validation, as Pelican's of its simulator against its prototype (section 5, figure 4): the same trace through
-//! the simulator and through the server's own interpreter.
+//! Cross-validation, as Pelican's of its simulator against its prototype (section 5, figure 4): the same trace goes
+//! through the simulator and through the server's own interpreter.
 //!
 //! - a [`Case`] is a rack, its network and a load; [`Case::trace`] makes its reads for a seed;
-//! - [`simulate`] answers a trace by the simulator; who else answers it, gives an [`Answers`] as well;
-//! - `columns.rs` measures both by the same rules; `comparison.rs` holds them against each other, `report.rs` shows it.
+//! - [`simulate`] answers a trace with the simulator; the other side returns [`Answers`] as well;
+//! - `columns.rs` measures both by the same rules; `comparison.rs` compares them, `report.rs` shows the comparison.
 //!
-//! A trace begins with a read of one blob of each group, as at Pelican's boot, and its load when these are answered.
+//! Both sides start with a first boot, which wakes each group once, as at Pelican's boot; a trace begins after that.
 //!
-//! Invariants: a trace has the moments and places of all reads, so that nothing is left to whoever answers it but how
-//! long that takes; the same case and seed make the same trace.
+//! Invariants: a trace has the times and places of all reads, so the answering side decides only how long they take;
+//! the same case and seed make the same trace.
 
 mod cases;
 mod columns;

@@ -1,6 +1,6 @@
-//! Experiments: a rack, a system that decides, and a load.
+//! Experiments: a rack, a deciding system, and a load.
 //!
-//! Invariants: a description alone, which a file can hold; [`run`](crate::run()) simulates it.
+//! Invariants: an experiment is only a description, which a file can hold; [`run`](crate::run()) simulates it.
 
 use crate::chance::{Popularity, Sizes};
 use crate::links::Network;
@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The system that decides.
+/// The deciding system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum System {
-    /// The engine, as it serves.
+    /// The engine, as the server runs it.
     Engine,
     /// FP: the engine with all drives allowed to spin and a FIFO queue for each group ([`crate::baseline`]).
     FullyProvisioned,
@@ -32,25 +32,25 @@ pub enum System {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
-    /// Reads at random moments, independent of each other.
+    /// Reads at random times, independent of each other.
     Poisson {
-        /// The mean time between two reads: 200 ms are 5 reads a second.
+        /// The mean time between two reads: 200 ms means 5 reads per second.
         mean_gap: Duration,
     },
-    /// A number of reads, each at a random moment of a span; ends when all are answered.
+    /// A number of reads, each at a random time of a span; ends when all are answered.
     Burst {
         /// The number of reads.
         reads: u32,
         /// The span.
         over: Duration,
     },
-    /// The requests of the trace in this file ([`crate::replay`]), read as they come due; ends when all are answered.
+    /// The requests of the trace in this file ([`crate::replay`]), read when they are due; ends when all are answered.
     Replay(PathBuf),
 }
 
 impl Arrivals {
-    /// Reads at random moments, at this mean rate. A rate that is no number above 0 gives a gap of 0, which
-    /// [`run`](crate::run()) refuses.
+    /// Reads at random times, at this mean rate. A rate that is not a number above 0 gives a gap of 0, which
+    /// [`run`](crate::run()) rejects.
     pub fn poisson(reads_per_s: f64) -> Self {
         let gap = Duration::try_from_secs_f64(reads_per_s.recip());
         Self::Poisson { mean_gap: gap.unwrap_or(Duration::ZERO) }
@@ -62,27 +62,27 @@ impl Arrivals {
 pub struct Workload {
     /// The arrivals of requests.
     pub arrivals: Arrivals,
-    /// Their sizes (a trace has its own).
+    /// The sizes of requests (a trace has its own).
     pub sizes: Sizes,
-    /// The blobs they are for.
+    /// The distribution of requests over the blobs.
     pub popularity: Popularity,
-    /// Of a Poisson load: reads that are asked for at its very beginning beside it, as after a burst.
+    /// Additional reads at the very beginning of a Poisson load, as after a burst.
     pub backlog: u32,
 }
 
-/// A drive that fails for good when the warm-up is over, and is rebuilt (Pelican, section 5).
+/// A drive that fails permanently at the end of the warm-up, and is rebuilt (Pelican, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// The drive.
     pub drive: DriveId,
-    /// Blobs that have a stack on it.
+    /// Blobs with a stack on it.
     pub blobs: u32,
-    /// The space that their stacks take on it, in bytes; all of them have one size.
+    /// The space that their stacks take on it, in bytes; all stacks have one size.
     pub bytes: u64,
 }
 
 impl Fault {
-    /// The paper's failed drive, which held 4.28 TB of 64,329 blobs.
+    /// The paper's failed drive, which stored 4.28 TB of 64,329 blobs.
     pub fn pelican(drive: DriveId) -> Self {
         Self { drive, blobs: 64_329, bytes: 4_280_000_000_000 }
     }
@@ -92,37 +92,37 @@ impl Fault {
     }
 }
 
-/// A simulation to be run.
+/// A simulation to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Experiment {
     /// The rack.
     pub rack: RackSpec,
     /// The operator's settings. FP and the random layout take queue depth and read policy from them.
     pub policy: RackPolicy,
-    /// The system that decides.
+    /// The deciding system.
     pub system: System,
     /// The servers' network.
     pub network: Network,
     /// The load.
     pub workload: Workload,
-    /// The number of blobs that stand for those that are stored.
+    /// The number of blobs that represent the stored ones.
     pub stored_blobs: u32,
-    /// The part of the rack that they fill, in thousandths.
+    /// The share of the rack that they fill, in thousandths.
     pub stored_permille: u32,
-    /// The time for which a Poisson load runs before anything is measured.
+    /// The duration of a Poisson load before the measurement begins.
     pub warm_up: Duration,
-    /// The time for which it is measured. With a fault, it is measured until the rebuild is over instead.
+    /// The measured time. With a fault, the measurement lasts until the rebuild ends instead.
     pub duration: Duration,
-    /// A drive that fails for good. Not with a random layout.
+    /// A drive that fails permanently. Not allowed with a random layout.
     pub fault: Option<Fault>,
-    /// At least one; each gives one run.
+    /// The seeds, at least one; each gives one run.
     pub seeds: Vec<u64>,
 }
 
 impl Experiment {
-    /// Pelican's evaluation (section 5): u = 500 GB in bytes, 1,000 requests a queue, groups that stay up until another
-    /// one of their class is wanted, 20 Gb/s a server, 1 GB reads of any blob with equal chance, one a second; a
-    /// warm-up of 6 hours, measured for 24, with three seeds.
+    /// Pelican's evaluation (section 5): u = 500 GB in bytes, 1,000 requests per queue, groups that stay awake until
+    /// another group of their class is needed, 20 Gb/s per server, 1 GB reads of all blobs with equal chance, one per
+    /// second; a warm-up of 6 hours, 24 measured hours, three seeds.
     pub fn pelican(rack: RackSpec) -> Self {
         let starts_per_day = rack.profile.starts_per_day();
         Self {
@@ -145,9 +145,9 @@ impl Experiment {
         }
     }
 
-    /// Pelican's rebuild (section 5, figure 7): the same, and a drive with 4.28 TB of 64,329 blobs fails once the
-    /// warm-up is over; rebuild and clients have equal shares (w = 50 %). The rack is 94 % full, as the failed drive is
-    /// of its 4.55 TB, so that its group has room for what is rebuilt.
+    /// Pelican's rebuild (section 5, figure 7): the same, but a drive with 4.28 TB of 64,329 blobs fails at the end of
+    /// the warm-up; rebuild and clients have equal shares (w = 50 %). The rack is 94 % full, as is the failed drive (of
+    /// 4.55 TB), so its group has room for the rebuilt data.
     pub fn pelican_rebuild(rack: RackSpec) -> Self {
         let fault = Some(Fault::pelican(DriveId(0)));
         Self { stored_permille: 940, fault, ..Self::pelican(rack) }
@@ -204,27 +204,27 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
     }
 }
 
-/// Why an experiment cannot be run.
+/// The reason why an experiment cannot run.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExperimentError {
     /// The rack has no layout.
     #[error("the rack has no layout: {0}")]
     Layout(#[from] LayoutError),
-    /// A variant of the rack, such as the one without its limits, is not valid.
+    /// A variant of the rack, for example the one without its limits, is not valid.
     #[error("a variant of the rack does not stand: {0}")]
     Spec(#[from] SpecError),
     /// No seed was given.
     #[error("an experiment needs at least one seed")]
     NoSeed,
-    /// Nothing is stored, or nothing could be.
+    /// Nothing is stored, or nothing can be.
     #[error("an experiment needs at least one stored blob, and a rack that can take it")]
     NothingStored,
-    /// The drive that is to fail is in no group, or the rack is one that rebuilds nothing.
+    /// The drive to fail is in no group, or the rack does not rebuild.
     #[error(
         "the drive that fails must be one of a group, in a rack that rebuilds: not a spare, not one of a random layout"
     )]
     NothingToRebuild,
-    /// No request ever comes, or all come at once.
+    /// No request ever comes, or all come at the same time.
     #[error("requests must come, and not all at once: the mean gap between two must be above 0")]
     NoArrivals,
     /// The trace cannot be replayed.

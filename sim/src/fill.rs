@@ -1,10 +1,10 @@
-//! The utilisation of a rack: writes until the first one is refused (Pelican, section 5, figure 9(c)).
+//! The utilisation of a rack: writes until the first one is rejected (Pelican, section 5, figure 9(c)).
 //!
-//! The engine's placement alone decides what fits where, so no time is simulated. Drives of unequal size come
-//! from a distribution of ours between two bounds: the paper's did not survive, only its mean (4.55 TB) and its
-//! smallest (4.2 TB).
+//! Only the engine's placement decides which blob fits where, so no time is simulated. Drives of unequal size come from
+//! a distribution of ours between two bounds: the paper's distribution is not known, only its mean (4.55 TB) and its
+//! smallest drive (4.2 TB).
 //!
-//! Invariants: a run stops at the first refusal, and a write is refused only when no group has room.
+//! Invariants: a run stops at the first rejection, and a write is rejected only when no group has room.
 
 use crate::chance::Sizes;
 use crate::experiment::ExperimentError;
@@ -22,14 +22,14 @@ pub use engine::placement::DriveRule;
 pub struct Capacities {
     /// The smallest drive, in bytes.
     pub min_bytes: u64,
-    /// The largest, in bytes. The mean is half-way.
+    /// The largest drive, in bytes. The mean is halfway between the two.
     pub max_bytes: u64,
     /// The number of uniform draws that are averaged: 1 is uniform, 4 is bell-shaped.
     pub draws: u8,
 }
 
 impl Capacities {
-    /// The paper's smallest drive and mean, in a shape of ours.
+    /// The paper's smallest drive and mean, in our own shape.
     pub const PELICAN: Self = Self { min_bytes: 4_200_000_000_000, max_bytes: 4_900_000_000_000, draws: 2 };
 }
 
@@ -49,14 +49,14 @@ pub fn varied(spec: &RackSpec, capacities: Capacities, seed: u64) -> Result<Rack
     RackSpec::validated(draft)
 }
 
-/// A rack that has refused a write.
+/// A rack that has rejected a write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Filled {
-    /// Blobs that were taken.
+    /// Blobs that were stored.
     pub blobs: u64,
     /// Their payload, in bytes.
     pub payload_bytes: u64,
-    /// The space that they take on the drives, in bytes.
+    /// Their space on the drives, in bytes.
     pub used_bytes: u64,
     /// The capacity of the drives, in bytes.
     pub capacity_bytes: u64,
@@ -71,37 +71,37 @@ impl Filled {
     }
 }
 
-/// A question about a rack that is filled.
+/// A rack to fill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filling {
     /// The rack.
     pub rack: RackSpec,
     /// The distribution of its drives' sizes.
     pub capacities: Capacities,
-    /// Whether every drive is used as if it were the smallest, as a design for equal drives has it.
+    /// True if every drive is used as if it were the smallest, as in a design for equal drives.
     pub clipped: bool,
-    /// The sizes of what is written.
+    /// The sizes of the written blobs.
     pub sizes: Sizes,
-    /// How the drives of a blob are chosen within a group.
+    /// The rule that chooses the drives of a blob within a group.
     pub rule: DriveRule,
-    /// At least one.
+    /// The seeds, at least one.
     pub seeds: Vec<u64>,
 }
 
 /// The results of a filling, each a mean over the seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FillPoint {
-    /// The used share of the rack at the first refusal, as its drives are used.
+    /// The used share of the rack at the first rejection, of the capacity in use.
     pub utilisation: f64,
     /// Half the width of its 95 % confidence interval; `None` for a single seed.
     pub utilisation_ci95: Option<f64>,
-    /// The space used, over that of a rack all of whose drives are as large as the smallest may be.
+    /// The used space, as a multiple of the capacity of a rack with only drives of the minimum size.
     pub over_clipped: f64,
     /// Half the width of its 95 % confidence interval; `None` for a single seed.
     pub over_clipped_ci95: Option<f64>,
-    /// The used share of the drive that is used least.
+    /// The used share of the least used drive.
     pub least_used: f64,
-    /// Blobs that were taken.
+    /// Blobs that were stored.
     pub blobs: f64,
 }
 
@@ -140,7 +140,7 @@ impl Filling {
         Ok(fill(&sized, &layout, self.sizes, self.rule, seed))
     }
 
-    /// The space used, over that of a rack all of whose drives are as large as the smallest may be.
+    /// The used space, as a multiple of the capacity of a rack with only drives of the minimum size.
     pub fn over_clipped(&self, filled: &Filled) -> f64 {
         let clipped_bytes = self.capacities.min_bytes as f64 * self.rack.drives.len() as f64;
         filled.used_bytes as f64 / clipped_bytes
@@ -156,7 +156,7 @@ fn to_size(spec: &RackSpec, bytes: u64) -> Result<RackSpec, SpecError> {
     RackSpec::validated(draft)
 }
 
-/// Writes blobs of these sizes until the first one is refused.
+/// Writes blobs of these sizes until the first one is rejected.
 pub fn fill(spec: &RackSpec, layout: &Layout, sizes: Sizes, rule: DriveRule, seed: u64) -> Filled {
     let mut placement = placement(spec, layout).with_rule(rule);
     let mut sizes_rng = Rng::for_thing(seed, u64::from_le_bytes(*b"sizes   "));

@@ -1,20 +1,21 @@
-//! Bytes in motion: flows that share links by max-min fairness.
+//! Bytes in motion: flows share links by max-min fairness.
 //!
-//! A flow is one transfer: one stream for each drive, all at the same rate since they move in step, fragment by
-//! fragment of one stripe. On each link that it crosses it counts with a multiplicity, the number of its streams there:
-//! in thousandths, since a read of k + r streams sends only k data fragments' worth by the network. Rates are shared
-//! max-min fairly *per stream* (Pelican, section 5: "max-min fair sharing"), found by progressive filling: all rates
-//! rise together until a link is full or a flow's drives give no more; those held back are frozen, the others rise on.
+//! A flow is one transfer: one stream for each drive, all at the same rate, since they move in step, fragment by
+//! fragment of one stripe. On each link that it crosses, a flow counts with a multiplicity, the number of its streams
+//! there. This is in thousandths, since a read of k + r streams sends only k data fragments' worth over the network.
+//! Rates are shared max-min fairly *per stream* (Pelican, section 5: "max-min fair sharing"), by progressive filling:
+//! all rates rise together until a link is full or a flow's drives are at their limit; the flows held back are frozen,
+//! the others continue to rise.
 //!
 //! Invariants:
 //! - no link carries more than its capacity (asserted); no flow is faster than its drives;
 //! - a flow ends when the last of its bytes has moved, and not before (asserted);
 //! - a flow below its drives' rate crosses a full link on which no flow is faster (property-tested against this
 //!   definition);
-//! - rates are whole bytes/s, bytes left are counted in billionths, so that nothing depends on a machine's floating
+//! - rates are whole bytes/s and remaining bytes are counted in billionths, so nothing depends on a machine's floating
 //!   point;
-//! - a flow that begins or ends costs work for those that share a link with it, or with one that does, and for no
-//!   other: nothing else changes its rate.
+//! - the start or end of a flow costs work only for flows that are connected to it by shared links, directly or through
+//!   others: no other flow changes its rate.
 
 #[cfg(test)]
 mod tests;
@@ -29,9 +30,9 @@ pub(crate) type LinkId = usize;
 /// The demand of a flow on the links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
-    /// The highest rate of one of its streams, in bytes/s: that of a drive.
+    /// The highest rate of one of its streams, in bytes/s, which is the rate of a drive.
     pub stream_bytes_per_s: u64,
-    /// The links that it crosses, each once, with the number of its streams there, in thousandths.
+    /// The links that it crosses, each once, with the number of its streams on each, in thousandths.
     pub crosses: Vec<(LinkId, u64)>,
 }
 
@@ -45,7 +46,7 @@ impl Demand {
     }
 }
 
-/// Rates of streams are shared in units of thousandths of a stream.
+/// The unit of stream counts is a thousandth of a stream.
 const MILLI: u64 = 1_000;
 
 /// The working memory of progressive filling, reused between calls.
@@ -53,11 +54,11 @@ const MILLI: u64 = 1_000;
 struct Filling {
     /// The capacity left on each link, in thousandths of bytes/s.
     left: Vec<u64>,
-    /// The streams on each link that still rise, in thousandths.
+    /// The streams on each link that are still rising, in thousandths.
     rising: Vec<u64>,
-    /// The rate to which the streams on each link could rise, were it the tightest.
+    /// The rate that the streams on each link would reach if it were the tightest.
     levels: Vec<u64>,
-    /// Flows that still rise.
+    /// Flows that are still rising.
     open: Vec<usize>,
     rates: Vec<u64>,
 }
@@ -68,7 +69,7 @@ impl Filling {
         Self { left: zeros.clone(), rising: zeros.clone(), levels: zeros, open: Vec::new(), rates: Vec::new() }
     }
 
-    /// Finds the rates of so many flows, which cross none but these links.
+    /// Finds the rates of this number of flows, which cross only these links.
     fn fill<'a>(
         &mut self,
         capacities: &[u64],
@@ -94,7 +95,8 @@ impl Filling {
         }
     }
 
-    /// Freezes every flow whose drives give no more below the level of the tightest link, or else those of that link.
+    /// Freezes every flow whose drives are no faster than the level of the tightest link; without any, the flows of
+    /// that link.
     fn freeze_some<'a>(&mut self, links: &[LinkId], demand_of: &impl Fn(usize) -> &'a Demand) {
         let mut level = u64::MAX;
         for link in links {
@@ -128,27 +130,27 @@ impl Filling {
     }
 }
 
-/// One flow under way.
+/// A flow in progress.
 #[derive(Clone, Debug)]
 struct Flow<T> {
     what: T,
     demand: Demand,
-    /// The number of flows that began before it.
+    /// The number of flows that began earlier.
     number: u64,
     rate: u64,
-    /// Since when it has had this rate.
+    /// The time since which it has had this rate.
     since: Time,
-    /// Bytes that each stream had yet to move then, in billionths.
+    /// Bytes that each stream still had to move at that time, in billionths.
     left_nano: u128,
 }
 
 impl<T> Flow<T> {
-    /// Bytes that each stream has yet to move at `now`, in billionths.
+    /// Bytes that each stream still has to move at `now`, in billionths.
     fn left_nano(&self, now: Time) -> u128 {
         self.left_nano.saturating_sub(u128::from(self.rate) * u128::from(now.nanos_since(self.since)))
     }
 
-    /// Sets the rate from now on; answers with the moment at which the flow ends at that rate.
+    /// Sets the rate from now on; returns the time at which the flow ends at that rate.
     fn set_rate(&mut self, now: Time, rate: u64) -> Time {
         assert!(rate > 0, "a flow that does not move never ends");
         assert!(now >= self.since, "time runs forward");
@@ -159,14 +161,14 @@ impl<T> Flow<T> {
     }
 }
 
-/// Flows under way over links of given capacities, each carrying a `T` that is returned at its end.
+/// Flows in progress over links of given capacities; each carries a `T`, which is returned at its end.
 #[derive(Clone, Debug)]
 pub(crate) struct Flows<T> {
     capacities: Vec<u64>,
     under_way: Places<Flow<T>>,
     /// The places of the flows on each link.
     on_link: Vec<Vec<u32>>,
-    /// When the flow of each place ends; [`Time::MAX`] where there is none.
+    /// The time when the flow in each place ends; [`Time::MAX`] for an empty place.
     ends: Vec<Time>,
     next_end: Time,
     begun: u64,
@@ -174,12 +176,12 @@ pub(crate) struct Flows<T> {
     filling: Filling,
 }
 
-/// The reach of a change of one flow: links, and the flows on them.
+/// The links and flows that a change of one flow affects.
 #[derive(Clone, Debug, Default)]
 struct Affected {
     links: Vec<LinkId>,
     flows: Vec<u32>,
-    /// For each link, and each place of a flow, whether it is among them.
+    /// True for each link, and for each place of a flow, that is among the affected ones.
     link_known: Vec<bool>,
     flow_known: Vec<bool>,
 }
@@ -207,7 +209,7 @@ impl Affected {
     }
 }
 
-/// Billionths in a byte: a rate in bytes/s is as many billionths of a byte in a nanosecond.
+/// Billionths in a byte: a rate in bytes/s is the same number of billionths of a byte per nanosecond.
 const NANO: u128 = 1_000_000_000;
 
 impl<T> Flows<T> {
@@ -230,8 +232,8 @@ impl<T> Flows<T> {
         }
     }
 
-    /// Begins a flow each of whose streams moves `stream_bytes`, and answers with its rate in bytes/s. The others slow
-    /// down, if they must.
+    /// Begins a flow whose streams each move `stream_bytes`; returns its rate in bytes/s. The other flows slow down if
+    /// necessary.
     pub fn begin(&mut self, now: Time, what: T, demand: Demand, stream_bytes: u64) -> u64 {
         assert!(stream_bytes > 0 && demand.stream_bytes_per_s > 0, "a flow moves bytes, and drives that move some");
         let (number, left_nano) = (self.begun, u128::from(stream_bytes) * NANO);
@@ -251,13 +253,13 @@ impl<T> Flows<T> {
         self.under_way.get(place).rate
     }
 
-    /// The moment at which the next flow ends, if none begins before; [`Time::MAX`] without flows.
+    /// The time at which the next flow ends, if none begins before; [`Time::MAX`] without flows.
     pub fn next_end(&self) -> Time {
         self.next_end
     }
 
-    /// Takes the flow that ends next, if that is by `now`; of one moment, the one that began first. The others speed
-    /// up, if they can.
+    /// Takes the flow that ends next, if it ends by `now`; of several at the same time, the one that began first. The
+    /// other flows speed up if possible.
     pub fn take_ended(&mut self, now: Time) -> Option<T> {
         if now < self.next_end || self.is_empty() {
             return None;
@@ -275,12 +277,12 @@ impl<T> Flows<T> {
         Some(flow.what)
     }
 
-    /// True if nothing moves.
+    /// True if there are no flows.
     fn is_empty(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    /// Shares the affected links anew among all flows on them.
+    /// Shares the affected links again among all flows on them.
     fn share(&mut self, now: Time) {
         self.reach();
         let Self { affected, filling, under_way, .. } = self;

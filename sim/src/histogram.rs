@@ -1,14 +1,14 @@
 //! A histogram of durations in constant memory.
 //!
 //! Quantiles come from HdrHistogram, whose buckets are 1/128 of a power of two wide with two significant digits: the
-//! middle of a bucket is at most 0.4 % off. Mean and maximum are exact.
+//! middle of a bucket deviates by at most 0.4 %. Mean and maximum are exact.
 
 use std::time::Duration;
 
 /// Two significant digits: 128 buckets in each power of two.
 const SIGNIFICANT_DIGITS: u8 = 2;
 
-/// Durations that were counted.
+/// Counted durations.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     buckets: hdrhistogram::Histogram<u64>,
@@ -24,7 +24,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// The largest relative error of a quantile.
+    /// The maximum relative error of a quantile.
     pub const QUANTILE_ERROR: f64 = 1.0 / 256.0;
 
     /// Counts `span`.
@@ -36,19 +36,19 @@ impl Histogram {
         assert!(self.sum_ns <= u128::from(self.max_ns) * u128::from(self.count()), "the mean is above the longest");
     }
 
-    /// Counts everything that `other` has counted.
+    /// Adds all durations that `other` has counted.
     pub fn merge(&mut self, other: &Self) {
         self.buckets.add(&other.buckets).expect("both have the same bounds");
         self.sum_ns += other.sum_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// The number of durations counted.
+    /// The number of counted durations.
     pub fn count(&self) -> u64 {
         self.buckets.len()
     }
 
-    /// The number of durations that were longer than `span`, but for those in its bucket.
+    /// The number of durations longer than `span`, except those in the same bucket.
     pub fn count_above(&self, span: Duration) -> u64 {
         let ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let above = self.buckets.highest_equivalent(ns).saturating_add(1);

@@ -1,15 +1,14 @@
-//! The simulator: drives, power, links and load for the very engine that the server runs, in time that jumps from event
+//! The simulator: drives, power, links and load for the same engine that the server runs, in time that jumps from event
 //! to event.
 //!
-//! A [`World`] executes the engine's actions. An [`Experiment`] is a rack, a system that decides and a load; [`run()`]
-//! answers with a [`Point`]: the parameters and the measurements. [`fill`](mod@fill) writes until the first write is
-//! refused, [`copying`] reads a tree beside others.
+//! A [`World`] executes the engine's actions. An [`Experiment`] is a rack, a deciding system and a load; [`run()`]
+//! returns a [`Point`]: the parameters and the measurements. [`fill`](mod@fill) writes until the first write is
+//! rejected, [`copying`] reads a tree beside other clients.
 //!
 //! Invariants:
-//! - time is an integer and goes from event to event; two events of one moment keep the order in which they were
-//!   planned;
-//! - one random stream for each kind of thing, so that the same seed gives the same trace;
-//! - no policy is written here: a drive's behaviour is physics, and everything else the engine decides.
+//! - time is an integer and moves from event to event; events of the same time keep their order of planning;
+//! - each kind of thing has its own random stream, so the same seed gives the same trace;
+//! - no policy is written here: a drive's behaviour is physics, and the engine decides everything else.
 
 mod agenda;
 pub mod baseline;

@@ -1,11 +1,10 @@
 //! The links of a rack: each server's PCIe root, and its network.
 //!
-//! The server of a drive is that of `model::physics::Servers`. Every stream of a transfer crosses the links of its own
-//! drive. A read's payload leaves by the networks of the servers that its drives hang on, in proportion to their
-//! streams. Writes come in by the other direction of the network, which nothing else uses, and are not held back there.
+//! A drive's server comes from `model::physics::Servers`. Every stream of a transfer crosses its drive's links. A
+//! read's payload leaves through the networks of its drives' servers, in proportion to their streams. Writes come in
+//! through the other direction of the network, which nothing else uses, and are not limited there.
 //!
-//! Invariants: multiplicities are in thousandths of a stream, so that a read's k of k + r streams divide without
-//! floats.
+//! Invariants: multiplicities are in thousandths of a stream, so a read's k of k + r streams divide without floats.
 
 use crate::flow::{Demand, LinkId};
 use model::physics::{RackLinks, Servers};
@@ -15,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// The network of a rack's servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// Bytes/s of one network card; `None` is no limit.
+    /// Bytes/s of one network card; `None` is unlimited.
     pub bytes_per_s: Option<u64>,
     /// True if all servers share one card (Pelican's prototype), false if each has its own.
     pub shared: bool,
@@ -35,11 +34,11 @@ impl Network {
 pub(crate) struct Links {
     /// The capacity of each link, in bytes/s.
     pub capacities: Vec<u64>,
-    /// The first of them, and those that each drive crosses.
+    /// The links of the rack's description, which come first in `capacities`, and those that each drive crosses.
     described: RackLinks,
     /// The number of servers.
     servers: usize,
-    /// The link by which each server sends; empty if the network is unbounded.
+    /// The link through which each server sends; empty if the network is unlimited.
     network_of: Vec<LinkId>,
 }
 
@@ -58,8 +57,8 @@ impl Links {
         Self { capacities, described, servers, network_of }
     }
 
-    /// The demand of a transfer with one stream for each of `drives`, of at most `stream_bytes_per_s` each. For a read,
-    /// `sent` streams' worth of payload leaves by the network.
+    /// The demand of a transfer with one stream for each of `drives`, of at most `stream_bytes_per_s` each. In a read,
+    /// the payload of `sent` streams leaves through the network.
     pub fn demand(&self, drives: impl IntoIterator<Item = DriveId>, stream_bytes_per_s: u64, sent: u64) -> Demand {
         let mut count = 0;
         let mut demand = Demand { stream_bytes_per_s, crosses: Vec::with_capacity(4) };

@@ -1,10 +1,9 @@
 //! The measurements of one run.
 //!
-//! Completion and time to first byte count from the moment a request was issued, service from the moment it left its
-//! queue to its last byte, the wake it caused included (Pelican, section 5).
+//! Completion and time to first byte count from the issue of a request. Service counts from the time when a request
+//! left its queue to its last byte, including the wake that it caused (Pelican, section 5).
 //!
-//! Invariants: constant memory; an operation is counted when it ends, a request when it was issued or refused in the
-//! time that is measured.
+//! Invariants: constant memory; an operation counts if it ends within the measured time.
 
 use crate::histogram::Histogram;
 use crate::world::{Counted, Ended, World};
@@ -13,7 +12,7 @@ use model::{ClassId, GroupId, Time};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Seconds in the year that rates are given for.
+/// Seconds in the year of annual rates.
 const YEAR_S: f64 = 365.25 * 86_400.0;
 
 /// Collects the measurements of a run.
@@ -30,20 +29,20 @@ pub(crate) struct Measuring {
     rebuild: Option<Duration>,
 }
 
-/// The class of a drive that failed, apart from the others.
+/// The class of a failed drive, measured separately from the others.
 struct ByClass {
     class_of: Vec<ClassId>,
     class: ClassId,
-    /// Clients of that class, and those of the others.
+    /// Clients of that class, and clients of the others.
     clients: [Clients; 2],
 }
 
 /// The experience of the clients of some classes.
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
-    /// Requests that were answered.
+    /// Answered requests.
     pub answered: u64,
-    /// Requests that were refused.
+    /// Refused requests.
     pub refused: u64,
     /// From issue to first byte.
     pub first_byte: Histogram,
@@ -52,7 +51,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Counts one of their requests, which has ended.
+    /// Counts a request that has ended.
     pub(crate) fn ended(&mut self, ended: &Ended) {
         if ended.is_refused() {
             self.refused += 1;
@@ -65,12 +64,12 @@ impl Clients {
         }
     }
 
-    /// The share of requests that were refused.
+    /// The share of refused requests.
     pub(crate) fn reject_rate(&self) -> f64 {
         self.refused as f64 / ((self.answered + self.refused) as f64).max(1.0)
     }
 
-    /// Adds the experience of others.
+    /// Adds the experience of other clients.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.answered += other.answered;
         self.refused += other.refused;
@@ -86,12 +85,12 @@ impl Ended {
 }
 
 impl Measuring {
-    /// Notes that every group is initialised.
+    /// Records that every group is initialised.
     pub fn booted(&mut self, now: Time) {
         self.boot = now.since(Time::ZERO);
     }
 
-    /// Discards everything but the boot, and measures from now on.
+    /// Discards everything except the boot time, and measures from now on.
     pub fn start<M: Controller>(&mut self, world: &mut World<M>) {
         let now = world.now();
         let boot = self.boot;
@@ -100,18 +99,18 @@ impl Measuring {
         world.meter().restart(now);
     }
 
-    /// From now on, clients of the class of `group`, where a drive has failed, are counted apart from the others.
+    /// From now on, counts clients of the class of `group`, where a drive has failed, separately from the others.
     pub fn watch_class(&mut self, class_of: Vec<ClassId>, group: GroupId) {
         let class = class_of[group.index()];
         self.by_class = Some(ByClass { class_of, class, clients: Default::default() });
     }
 
-    /// Notes when the rebuild was over, if it was.
+    /// Records when the rebuild ended, if it did.
     pub fn rebuilt(&mut self, at: Option<Time>) {
         self.rebuild = at.map(|at| at.since(self.since));
     }
 
-    /// The time measured so far.
+    /// The measured time so far.
     pub fn so_far(&self, now: Time) -> Duration {
         now.since(self.since)
     }
@@ -180,17 +179,17 @@ impl Measuring {
 /// The measurements of one run.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The time measured.
+    /// The measured time.
     pub span: Duration,
-    /// The time it took the engine to initialise every group, before.
+    /// The time that the engine took to initialise every group, before the measurement.
     pub boot: Duration,
-    /// When the number of open requests of a Poisson load was steady, counted from the first request; `None` if half
-    /// of the run or more was its beginning (MSER-5).
+    /// The time from the first request until the number of open requests of a Poisson load was steady; `None` if at
+    /// least half of the run was its beginning (MSER-5).
     pub steady_after: Option<Duration>,
-    /// When, counted from the first request, fewer requests of a Poisson load were open for the first time than half of
-    /// what the queues hold.
+    /// The time from the first request until the open requests of a Poisson load were for the first time fewer than
+    /// half of what the queues hold.
     pub drained_after: Option<Duration>,
-    /// Requests of a Poisson load that were open, on average.
+    /// Mean number of open requests of a Poisson load.
     pub open_mean: Option<f64>,
     /// Drives in the rack.
     pub drives: usize,
@@ -198,25 +197,25 @@ pub struct Measured {
     pub clients: Clients,
     /// Events reported to the engine.
     pub events: u64,
-    /// Payload bytes that left by the network.
+    /// Payload bytes that left through the network.
     pub sent_bytes: u64,
-    /// Bytes that drives read or wrote, redundancy included.
+    /// Bytes that drives read or wrote, including redundancy.
     pub drive_bytes: u64,
-    /// Drives started.
+    /// Drive starts.
     pub spin_ups: u64,
     /// The share of the schedulers' time in which they waited for drives to rest and wake.
     pub wake_time_fraction: f64,
-    /// The mean draw of all drives, in milliwatts.
+    /// Mean power draw of all drives, in milliwatts.
     pub mean_power_mw: u64,
-    /// The highest draw of all drives, in milliwatts.
+    /// Peak power draw of all drives, in milliwatts.
     pub peak_power_mw: u64,
-    /// From the queue to the last byte.
+    /// From leaving the queue to the last byte.
     pub service: Histogram,
-    /// The duration of the rebuild, if a drive failed and its rebuild came to an end.
+    /// The duration of the rebuild, if a drive failed and its rebuild ended.
     pub rebuild: Option<Duration>,
-    /// If a drive failed: the clients of its class, and those of all others.
+    /// The clients of the failed drive's class and those of all others, if a drive failed.
     pub by_class: Option<[Clients; 2]>,
-    /// A number that is the same for two runs in which the same happened.
+    /// A hash of the events: equal for two runs in which the same happened.
     pub trace_hash: u64,
 }
 
@@ -225,13 +224,13 @@ impl Measured {
         self.sent_bytes as f64 / self.span.as_secs_f64().max(1e-9)
     }
 
-    /// The amount for each drive in a year at the rate of `amount` in the time measured.
+    /// The annual amount for each drive, if `amount` is that of all drives in the measured time.
     pub(crate) fn per_drive_year(&self, amount: f64) -> f64 {
         amount / self.drives as f64 * YEAR_S / self.span.as_secs_f64().max(1e-9)
     }
 }
 
-/// A distribution of durations in short, in seconds. `None` where nothing was counted.
+/// Statistics of durations, in seconds. `None` where nothing was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The mean.
@@ -240,7 +239,7 @@ pub struct Summary {
     pub p50: Option<f64>,
     /// The 99th percentile.
     pub p99: Option<f64>,
-    /// The longest of all.
+    /// The maximum.
     pub max: Option<f64>,
 }
 

@@ -1,13 +1,13 @@
-//! The watt meter of a rack: the draw of all drives, added up over time.
+//! The watt meter of a rack: the power draw of all drives, summed over time.
 //!
-//! Invariants: energy is in whole picojoules (milliwatts x nanoseconds); a draw that lasts no time is no peak.
+//! Invariants: energy is in whole picojoules (milliwatts x nanoseconds); a draw of zero duration is no peak.
 
 use model::{DriveId, Time};
 
-/// Meters the drives of a rack.
+/// Measures the drives of a rack.
 #[derive(Clone, Debug)]
 pub struct Meter {
-    /// The draw of each drive, in milliwatts.
+    /// The power draw of each drive, in milliwatts.
     draws_mw: Vec<u32>,
     draw_mw: u64,
     since: Time,
@@ -24,7 +24,7 @@ impl Meter {
         Self { draws_mw, draw_mw, since: Time::ZERO, seen: Time::ZERO, energy_pj: 0, peak_mw: 0 }
     }
 
-    /// Sets the draw of `drive` from now on.
+    /// Sets the power draw of `drive` from now on.
     pub fn set(&mut self, now: Time, drive: DriveId, draw_mw: u32) {
         self.settle(now);
         let old = std::mem::replace(&mut self.draws_mw[drive.index()], draw_mw);
@@ -32,13 +32,13 @@ impl Meter {
         self.draw_mw = self.draw_mw - u64::from(old) + u64::from(draw_mw);
     }
 
-    /// Discards the past, and meters from now on.
+    /// Discards the past, and measures from now on.
     pub fn restart(&mut self, now: Time) {
         self.settle(now);
         (self.since, self.energy_pj, self.peak_mw) = (now, 0, 0);
     }
 
-    /// The mean draw since the start, in milliwatts; 0 before any time has passed.
+    /// Mean power draw since the start, in milliwatts; 0 before any time has passed.
     pub fn mean_mw(&mut self, now: Time) -> u64 {
         self.settle(now);
         let span_ns = now.since(self.since).as_nanos();
@@ -47,7 +47,7 @@ impl Meter {
         mean_mw
     }
 
-    /// The highest draw since the start that lasted, in milliwatts.
+    /// The highest power draw since the start that had a duration, in milliwatts.
     pub fn peak_mw(&mut self, now: Time) -> u64 {
         self.settle(now);
         self.peak_mw

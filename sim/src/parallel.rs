@@ -1,16 +1,16 @@
 //! Many jobs on several processors.
 //!
-//! Each job is taken by the next thread that is free, in their order. Results come out in the order of the jobs, and
-//! are the same for any number of threads.
+//! The next free thread takes the next job. Results come in the order of the jobs, and are the same for any number of
+//! threads.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs all jobs on so many threads; calls `done` after each with the number of those done. A job that panics, as one
-/// whose judge finds a fault, ends all of them with its panic.
+/// Runs all jobs on this number of threads; calls `done` after each job with the number of finished ones. If a job
+/// panics, for example because its judge finds a fault, the whole call panics.
 ///
 /// # Errors
-/// The error of the first job that has one; jobs behind it are not begun any more.
+/// The error of the first job with an error; once a job has failed, no further job starts.
 pub fn run_each<J: Sync, R: Send, E: Send>(
     jobs: &[J],
     threads: NonZeroUsize,

@@ -1,9 +1,9 @@
-//! Things by places that stay the same while they are there.
+//! Things in places that stay the same while the things exist.
 //!
-//! Invariant: a place that was left is taken again before there is a new one, so there are as many as there were ever
-//! things at once.
+//! Invariant: a free place is reused before a new one is added, so there are as many places as there were things at
+//! most at the same time.
 
-/// Things, each at a place of its own.
+/// Things, each in its own place.
 #[derive(Clone, Debug)]
 pub(crate) struct Places<T> {
     things: Vec<Option<T>>,
@@ -17,7 +17,7 @@ impl<T> Default for Places<T> {
 }
 
 impl<T> Places<T> {
-    /// Puts something somewhere; answers with its place.
+    /// Stores a thing; returns its place.
     pub fn put(&mut self, thing: T) -> u32 {
         let place = self.free.pop().unwrap_or_else(|| {
             self.things.push(None);
@@ -29,24 +29,24 @@ impl<T> Places<T> {
         place
     }
 
-    /// What is at a place, which is taken.
+    /// The thing in a place, which must be taken.
     pub fn get(&self, place: u32) -> &T {
         self.things[place as usize].as_ref().expect("a place that is referred to is taken")
     }
 
-    /// The same, to be changed.
+    /// The thing in a place, mutable.
     pub fn get_mut(&mut self, place: u32) -> &mut T {
         self.things[place as usize].as_mut().expect("a place that is referred to is taken")
     }
 
-    /// Takes out what is at a place.
+    /// Removes the thing from a place, and returns it.
     pub fn take(&mut self, place: u32) -> T {
         let thing = self.things[place as usize].take().expect("a place that is left was taken");
         self.free.push(place);
         thing
     }
 
-    /// Whether no place is taken.
+    /// True if no place is taken.
     pub fn is_empty(&self) -> bool {
         self.things.len() == self.free.len()
     }

@@ -1,4 +1,4 @@
-//! The measurements of several runs of one experiment taken together: a point of a sweep.
+//! The combined measurements of several runs of one experiment: a point of a sweep.
 
 use crate::experiment::{Arrivals, Experiment, System};
 use crate::histogram::Histogram;
@@ -15,7 +15,7 @@ pub struct ClientSummary {
     pub ttfb_s: Summary,
     /// From issue to last byte.
     pub completion_s: Summary,
-    /// The share of requests that were refused.
+    /// The share of refused requests.
     pub reject_rate: f64,
 }
 
@@ -34,12 +34,12 @@ impl ClientSummary {
 /// The consequences of a drive's failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RebuildPoint {
-    /// From the failure until every blob was whole again, in seconds, on average over the seeds; `None` if one of them
-    /// did not get that far.
+    /// From the failure until every blob was whole again, in seconds, mean over the seeds; `None` if the rebuild did
+    /// not end under one of them.
     pub rebuild_s: Option<f64>,
-    /// Clients of the class of the failed drive, while it was rebuilt.
+    /// Clients of the failed drive's class, during the rebuild.
     pub in_class: ClientSummary,
-    /// Clients of all other classes, meanwhile.
+    /// Clients of all other classes, during the rebuild.
     pub elsewhere: ClientSummary,
 }
 
@@ -56,12 +56,12 @@ impl RebuildPoint {
     }
 }
 
-/// The draw of all drives together, in watts.
+/// Power draw of all drives together, in watts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Power {
     /// The mean.
     pub mean: f64,
-    /// The highest.
+    /// The peak.
     pub peak: f64,
 }
 
@@ -74,7 +74,7 @@ pub struct Confidence {
     pub ttfb_mean_s: Option<f64>,
     /// Of the mean service time, in seconds.
     pub service_mean_s: Option<f64>,
-    /// Of the share of requests refused.
+    /// Of the share of refused requests.
     pub reject_rate: Option<f64>,
 }
 
@@ -83,34 +83,34 @@ pub struct Confidence {
 pub struct Parameters {
     /// The rack's name.
     pub rack: String,
-    /// The system that decided.
+    /// The deciding system.
     pub system: System,
     /// The servers' network.
     pub network: Network,
-    /// Reads a second, for a Poisson load.
+    /// Reads per second of a Poisson load.
     pub reads_per_s: Option<f64>,
     /// Reads of a burst.
     pub burst_reads: Option<u32>,
     /// u, in the unit of the policy's weighing.
     pub overtake_limit: u64,
-    /// Requests that a queue holds.
+    /// Capacity of a queue, in requests.
     pub queue_depth: u32,
-    /// The stacks that reads ask for.
+    /// The stacks that reads request.
     pub read_policy: ReadPolicy,
-    /// The warm-up, which is not measured, in seconds.
+    /// The duration of the unmeasured warm-up, in seconds.
     pub warm_up_s: f64,
-    /// The time measured, in seconds, on average over the seeds.
+    /// The measured time, in seconds, mean over the seeds.
     pub measured_s: f64,
     /// The seeds.
     pub seeds: Vec<u64>,
 }
 
-/// A point over all seeds, and that of each seed alone.
+/// A point over all seeds, and a point for each seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeededPoint {
-    /// All seeds taken together.
+    /// All seeds together.
     pub all: Point,
-    /// Each seed alone, in their order.
+    /// Each seed alone, in the same order.
     pub each: Vec<Point>,
 }
 
@@ -131,52 +131,52 @@ impl SeededPoint {
 pub struct Point {
     /// The parameters.
     pub parameters: Parameters,
-    /// Payload that left by the network, in bytes/s.
+    /// Payload that left through the network, in bytes/s.
     pub throughput_bytes_per_s: f64,
     /// From issue to first byte.
     pub ttfb_s: Summary,
     /// From issue to last byte.
     pub completion_s: Summary,
-    /// From the queue to the last byte, wakes included.
+    /// From leaving the queue to the last byte, including wakes.
     pub service_s: Summary,
-    /// The share of requests that were refused.
+    /// The share of refused requests.
     pub reject_rate: f64,
     /// The share of the schedulers' time in which they waited for drives to rest and wake.
     pub wake_time_fraction: f64,
-    /// Starts of a drive in a year.
+    /// Starts of a drive per year.
     pub spin_ups_per_drive_year: f64,
-    /// Starts that a drive is rated for in a year of its life.
+    /// Rated starts of a drive per year of its life.
     pub rated_starts_per_drive_year: f64,
-    /// Drives start more often than that, so that they wear out before their time.
+    /// True if drives start more often than that, so they wear out before the end of their life.
     pub beyond_rating: bool,
-    /// Data that a drive transfers in a year, in 10^12 bytes, redundancy included.
+    /// Data that a drive transfers per year, in 10^12 bytes, including redundancy.
     pub tb_per_drive_year: f64,
-    /// The draw of all drives.
+    /// Power draw of all drives.
     pub power_w: Power,
-    /// The time it took the engine to initialise every group, before anything else, in seconds.
+    /// The time that the engine took to initialise every group, before anything else, in seconds.
     pub boot_s: f64,
-    /// When the number of open requests of a Poisson load was steady, in seconds from the first request, in the slowest
-    /// run (MSER-5); `None` if half of some run was not enough.
+    /// The time from the first request until the number of open requests of a Poisson load was steady, in seconds, in
+    /// the slowest run (MSER-5); `None` if some run needed at least half of its time.
     pub steady_after_s: Option<f64>,
-    /// Whether that was within the warm-up, so that what was measured does not depend on when; `None` for what has no
-    /// steady state, such as a burst or a rebuild.
+    /// True if that was within the warm-up, so the results do not depend on the time of the measurement; `None` without
+    /// a steady state, as for a burst or a rebuild.
     pub settled: Option<bool>,
-    /// When fewer requests of a Poisson load were open for the first time than half of what the queues hold, in seconds
-    /// from the first request, in the slowest run; `None` if some run did not get there.
+    /// The time from the first request until the open requests of a Poisson load were for the first time fewer than
+    /// half of what the queues hold, in seconds, in the slowest run; `None` if that never happened in some run.
     pub drained_after_s: Option<f64>,
-    /// Requests of a Poisson load that waited or were served, on average.
+    /// Mean number of requests of a Poisson load that waited or were served.
     pub open_mean: Option<f64>,
     /// The consequences of a drive's failure, if one failed.
     pub rebuild: Option<RebuildPoint>,
     /// The confidence intervals of the means.
     pub ci95: Confidence,
-    /// Requests answered, over all seeds.
+    /// Answered requests, over all seeds.
     pub answered: u64,
-    /// Requests refused, over all seeds.
+    /// Refused requests, over all seeds.
     pub refused: u64,
-    /// Events reported to the engine while it was measured, over all seeds.
+    /// Events reported to the engine in the measured time, over all seeds.
     pub events: u64,
-    /// For each seed, a number that is the same whenever the same happened.
+    /// The trace hash of each seed's run.
     pub trace_hashes: Vec<u64>,
 }
 
@@ -230,7 +230,7 @@ impl Point {
     }
 }
 
-/// The last of a moment's seconds over the runs; `None` if some run has none.
+/// The largest of a time over the runs, in seconds; `None` if some run has none.
 fn last(runs: &[Measured], of: impl Fn(&Measured) -> Option<Duration>) -> Option<f64> {
     runs.iter().try_fold(0.0_f64, |most, run| Some(most.max(of(run)?.as_secs_f64())))
 }
@@ -262,8 +262,8 @@ fn parameters(experiment: &Experiment, seeds: &[u64], measured_s: f64) -> Parame
     }
 }
 
-/// The rate that was asked for: of those that have this mean gap, the one with fewest decimals. A third of a second is
-/// no whole number of nanoseconds, but 3 a second were asked for.
+/// The requested rate: of those with this mean gap, the one with the fewest decimals. A third of a second is not a
+/// whole number of nanoseconds, but the request was 3 per second.
 fn rate_of(mean_gap: Duration) -> f64 {
     let exact = mean_gap.as_secs_f64().recip();
     let rounded = (0..=9).filter_map(|decimals| format!("{exact:.decimals$}").parse().ok());

@@ -1,9 +1,9 @@
-//! Repartition jobs in the simulator's world: the engine that serves decides, and its steps are ordinary background
-//! operations beside whatever clients want.
+//! Repartition jobs in the simulator's world: the same engine as in the server decides, and the steps of a job are
+//! ordinary background operations beside the operations of clients.
 //!
-//! A [`Repartition`] is a job on the groups of one class: how much data, how it lies, how its output falls. [`run`]
-//! answers with a [`Repartitioned`]: the measurements by the rack's own count, beside the forecasts of the models.
-//! Bytes are those of a fluid: output falls to the groups by fixed shares, to the byte
+//! A [`Repartition`] is a job on the groups of one class: the amount of data, its distribution over the groups, and the
+//! distribution of its output. [`run`] returns a [`Repartitioned`]: the measurements by the rack's own count, beside
+//! the forecasts of the models. Bytes behave like a fluid: the groups receive fixed shares of the output, to the byte
 //! ([`Apportion`](engine::repartition::Apportion)).
 //!
 //! Invariants: the same job and seed give the same trace; every byte of output is delivered exactly once (asserted).
@@ -21,7 +21,7 @@ pub(crate) use point::paper_s;
 use asked::CLASS;
 use std::time::Duration;
 
-/// Runs a job: every seed, and all of them taken together.
+/// Runs a job with every seed; returns the combined results.
 ///
 /// # Errors
 /// [`RepartitionError`].

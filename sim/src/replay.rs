@@ -1,11 +1,11 @@
-//! Traces of requests: `time,operation,key,bytes`, one request a line.
+//! Traces of requests: `time,operation,key,bytes`, one request per line.
 //!
 //! Time is in seconds with up to nine decimals and never goes back; the operation is `read` or `write`; a key is any
 //! text without a comma. A first line that begins with `time` is a heading; empty lines and lines that begin with `#`
-//! are skipped. A read of a key that the trace has written before, if the write has ended well, reads that blob; any
-//! other key stands for one of the stored blobs, always the same.
+//! are skipped. If the trace has successfully written a key before, a read of the key reads that blob; any other key
+//! represents one of the stored blobs, always the same one.
 //!
-//! Invariant: a trace is read while it is replayed; one line of it is held, and the keys that it has written.
+//! Invariant: a trace is read while it is replayed; only one line and the keys that it has written are in memory.
 
 use crate::measure::Measuring;
 use crate::stored::Stored;
@@ -19,7 +19,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A line of this length is no request.
+/// A line of at least this length is not a request.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// The operation of a request.
@@ -35,7 +35,7 @@ pub enum TraceOperation {
 /// One request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its moment, since the trace began.
+    /// Its time since the beginning of the trace.
     pub after: Duration,
     /// Its operation.
     pub operation: TraceOperation,
@@ -56,17 +56,17 @@ pub enum TraceError {
         /// The system's error.
         error: String,
     },
-    /// A line is no request.
+    /// A line is not a request.
     #[error("line {line}: {error}")]
     Line {
-        /// The line, from 1.
+        /// The line number, from 1.
         line: u64,
-        /// The error, and what should be there.
+        /// The error, and the expected content.
         error: String,
     },
 }
 
-/// Reads the requests of a trace one by one. Ends with the first line that is no request, or whose time goes back.
+/// Reads the requests of a trace one by one. Ends at the first line that is not a request, or whose time goes back.
 #[derive(Debug)]
 pub struct Rows<R> {
     input: R,
@@ -89,7 +89,7 @@ pub fn open(path: &Path) -> Result<FileRows, TraceError> {
     Ok(Rows::new(BufReader::new(file)))
 }
 
-/// Reads the trace in this file from its beginning to its end, and counts its requests.
+/// Reads the trace in this file from beginning to end, and counts its requests.
 ///
 /// # Errors
 /// The first error in it.
@@ -103,7 +103,7 @@ impl<R: BufRead> Rows<R> {
         Self { input, text: String::new(), line: 0, last: Duration::ZERO, ended: false }
     }
 
-    /// The next request; `None` behind the last one.
+    /// The next request; `None` after the last one.
     fn read(&mut self) -> Result<Option<Row>, String> {
         loop {
             self.text.clear();
@@ -167,10 +167,10 @@ fn seconds(text: &str) -> Option<Duration> {
     Some(Duration::new(whole.parse().ok()?, nanos))
 }
 
-/// Makes the requests of a trace, each at its moment.
+/// Makes the requests of a trace, each at its time.
 ///
 /// # Errors
-/// The first error in the trace. The requests before it were made.
+/// The first error in the trace. The requests before it have been made.
 pub(crate) fn play<M: Controller>(
     rows: FileRows,
     world: &mut World<M>,
@@ -207,8 +207,8 @@ struct Keys {
 }
 
 impl Keys {
-    /// Lets time pass, and notes which keys have been written meanwhile: the world numbers its blobs as they are
-    /// written.
+    /// Runs until `until`, and records the keys that were written meanwhile: the world numbers blobs in the order of
+    /// writing.
     fn run_and_note<M: Controller>(&mut self, world: &mut World<M>, until: Time, measuring: &mut Measuring) {
         let mut next_blob = world.next_blob();
         world.run_until(until);

@@ -1,13 +1,13 @@
-//! Reports: figures, tables and pages that carry everything they need in themselves.
+//! Reports: self-contained figures, tables and pages.
 //!
 //! - a [`Figure`] is one or more [`Panel`]s that share a legend; [`Figure::svg`] draws it;
-//! - a [`Table`] is rows of [`Cell`]s, which [`Table::csv`] writes with every digit and [`Page::html`] as people read
-//!   them;
+//! - a [`Table`] is rows of [`Cell`]s, which [`Table::csv`] writes with every digit and [`Page::html`] in readable
+//!   form;
 //! - [`rack_picture`] draws a rack with its groups and classes;
-//! - a [`Page`] is a document of both, one file of HTML without anything from elsewhere.
+//! - a [`Page`] is a document of both, one HTML file without external content.
 //!
 //! Invariants: the same input gives the same bytes; every text is escaped; a picture has its own background and is
-//! readable on light and on dark ones; a colour never says anything that a marker or a word does not say as well.
+//! readable on light and dark pages; no information is in a colour alone, without a marker or a word.
 
 mod axis;
 mod draw;

@@ -1,4 +1,4 @@
-//! Evaluations of papers, run again: rows of paper, ours, deviation and verdict, and the papers' figures.
+//! Reproduced evaluations of papers: rows with the paper's value, ours, deviation and verdict, and the papers' figures.
 
 mod evaluation;
 pub mod judge;

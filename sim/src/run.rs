@@ -12,9 +12,9 @@
 //! # }
 //! ```
 //!
-//! A run begins with the engine's boot of a rack that nobody has seen (Pelican, section 4: an initialisation request
-//! for each group), then a warm-up that is not measured, then the time that is measured. A burst and a trace are
-//! measured from their first request to their last answer instead.
+//! A run begins with the engine's boot of an uninitialised rack (Pelican, section 4: an initialisation request for each
+//! group). An unmeasured warm-up follows, then the measured time. A burst and a trace are measured from their first
+//! request to their last answer instead.
 //!
 //! Invariants: the same experiment gives the same point, to the last bit; memory does not grow with simulated time.
 
@@ -32,19 +32,19 @@ use engine::{Controller, IdleTimeout, Rack};
 use model::{BlobId, ClassId, DriveId, GroupId, RackSpec, Rng, Time};
 use std::time::Duration;
 
-/// The longest time for which a rebuild is simulated.
+/// The maximum simulated time of a rebuild.
 const REBUILD_MAX: Duration = Duration::from_hours(30 * 24);
 
-/// Runs an experiment: every seed, and all of them taken together. A trace is read to its end before it is replayed, so
-/// that an error in its last line is reported first.
+/// Runs an experiment with every seed; returns the combined point. A trace is read to its end before it is replayed, so
+/// an error in its last line is reported first.
 ///
 /// # Errors
-/// [`ExperimentError`], before anything is simulated; or later, if the file of a trace changes meanwhile.
+/// [`ExperimentError`], before anything is simulated, or later if the file of a trace changes meanwhile.
 pub fn run(experiment: &Experiment) -> Result<Point, ExperimentError> {
     Ok(run_seeds(experiment)?.all)
 }
 
-/// Runs an experiment, and has each seed alone as well.
+/// Runs an experiment; returns the combined point and a point for each seed.
 ///
 /// # Errors
 /// As [`run`].
@@ -67,7 +67,7 @@ pub fn run_seeds(experiment: &Experiment) -> Result<SeededPoint, ExperimentError
 /// Runs one seed of an experiment in a rack of this layout.
 ///
 /// # Errors
-/// [`ExperimentError`], before anything is simulated, or at the first line of a trace that is no request.
+/// [`ExperimentError`], before anything is simulated, or at the first line of a trace that is not a request.
 pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<Measured, ExperimentError> {
     let stored = stored(experiment, layout, seed)?;
     let mut setting = Setting { network: Some(experiment.network), first_boot: true, ..Setting::default() };
@@ -99,7 +99,7 @@ pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<M
     ExperimentRun { failing, queues, ..ExperimentRun::new(experiment, world, stored, seed) }.measure()
 }
 
-/// The blobs that an experiment begins with.
+/// The blobs stored at the beginning of an experiment.
 fn stored(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<Stored, ExperimentError> {
     let mut rng = Rng::for_thing(seed, u64::from_le_bytes(*b"stored  "));
     let (spec, count) = (&experiment.rack, experiment.stored_blobs);
@@ -110,7 +110,7 @@ fn stored(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<Stored,
     if stored.len() == 0 { Err(ExperimentError::NothingStored) } else { Ok(stored) }
 }
 
-/// A drive that is going to fail.
+/// A drive that will fail.
 struct Failing {
     fault: Fault,
     group: GroupId,
@@ -129,7 +129,7 @@ impl Failing {
     }
 }
 
-/// One run under way.
+/// A run in progress.
 struct ExperimentRun<'a, M> {
     experiment: &'a Experiment,
     world: World<M>,
@@ -141,7 +141,7 @@ struct ExperimentRun<'a, M> {
     samples: Option<QueueSamples>,
     measuring: Measuring,
     failing: Option<Failing>,
-    /// The queues of the controller.
+    /// The number of queues of the controller.
     queues: u32,
 }
 
@@ -212,7 +212,7 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
         if self.failing.is_none() {
             self.arrive_until(&mut gaps, next, until);
         }
-        // With a drive that fails: until its rebuild is over, to the minute.
+        // If a drive fails, runs until its rebuild has ended, in steps of a minute.
         while self.rebuilds() {
             next = self.arrive_until(&mut gaps, next, self.world.now() + Duration::from_mins(1));
         }
@@ -231,7 +231,7 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
         self.run_dry();
     }
 
-    /// Lets time pass until everything is answered, and rebuilt.
+    /// Lets time pass until everything is answered and rebuilt.
     fn run_dry(&mut self) {
         while self.world.open_ops() > 0 || self.rebuilds() {
             assert!(self.world.step(), "every operation is answered");
@@ -239,7 +239,7 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
         }
     }
 
-    /// Measures from now on; a drive that is to fail does so now.
+    /// Starts the measurement; a drive that is to fail fails now.
     fn start_measuring(&mut self) {
         self.measuring.collect(&mut self.world);
         self.measuring.start(&mut self.world);
@@ -253,13 +253,13 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
         self.world.fail(failing.fault.drive);
     }
 
-    /// True while a rebuild is under way that has not taken too long.
+    /// True while a rebuild runs that has not exceeded its maximum time.
     fn rebuilds(&self) -> bool {
         let left = |failing: &Failing| self.world.blobs.left_on(failing.fault.drive) > 0;
         self.failing.as_ref().is_some_and(left) && self.measuring.so_far(self.world.now()) < REBUILD_MAX
     }
 
-    /// Poisson arrivals from moment `next` on; answers with the first one that is not before `until`.
+    /// Poisson arrivals from time `next` on; returns the first one that is not before `until`.
     fn arrive_until(&mut self, gaps: &mut PoissonGaps, mut next: Time, until: Time) -> Time {
         while next < until {
             self.pass_until(next);
@@ -271,7 +271,7 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
         next
     }
 
-    /// Lets time pass, and samples the queues in between.
+    /// Lets time pass, and samples the queues meanwhile.
     fn pass_until(&mut self, until: Time) {
         while let Some(samples) = self.samples.as_mut().filter(|samples| samples.next() <= until) {
             self.world.run_until(samples.next());

@@ -1,19 +1,19 @@
-//! Scenarios: a question about a rack, as a file that anyone can run again.
+//! Scenarios: questions about a rack, each in a file that anyone can run again.
 //!
-//! A scenario is TOML: parameters, any of which may be a list of values or a range, and a plot. Its cases are the
-//! product of all values, in the order of the keys, the last one changing fastest. `docs/simulator.md` is the grammar
-//! for people.
+//! A scenario is TOML: parameters, each possibly a list of values or a range, and a plot. Its cases are the product of
+//! all values, in the order of the keys; the last key changes fastest. `docs/simulator.md` describes the grammar for
+//! users.
 //!
-//! - `key.rs` and `value.rs` are the keys and what may be written for them, `read.rs` reads them from TOML;
+//! - `key.rs` and `value.rs` are the keys and their values, `read.rs` reads them from TOML;
 //! - `question.rs` is the scenario, `case.rs` one combination of its values, `sources.rs` its racks and traces,
-//!   `changes.rs` what it changes of a rack;
-//! - `build/` makes a trial of a case, `trial.rs` runs it;
+//!   `changes.rs` its changes to a rack;
+//! - `build/` turns a case into a trial, `trial.rs` runs it;
 //! - `measure.rs`, `plot.rs` and `report.rs` show the answers.
 //!
 //! Invariants:
-//! - every refusal names its place, says what is wrong, and then what to write instead;
+//! - every error message names its place, states the error, and then the correct form;
 //! - nothing here reads a file: racks and traces come from [`Sources`];
-//! - the same scenario has the same cases, and each has all values that hold in it, defaults included.
+//! - the same scenario has the same cases, and each has the values of all keys that apply to it, including defaults.
 
 mod build;
 mod case;

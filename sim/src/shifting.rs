@@ -1,16 +1,16 @@
-//! Workload Shifting (Pan, Yue and Xiong) and its baselines on an array of disks: one client puts records one after the
-//! other, and what was logged is transformed meanwhile.
+//! Workload Shifting (Pan, Yue and Xiong) and its baselines on an array of disks: one client puts one record after the
+//! other, and logged data is transformed meanwhile.
 //!
-//! Three systems take the same puts. *Workload Shifting* is [`engine::shift`], the very rotation that intake runs.
-//! *Log+RAID0* is the same log and the same trees over a stripe of all disks. *LevelDB* on the stripe is its levels,
-//! triggers and stalls (`levels.rs`), so that its write amplification is an outcome. Disks of a pool sleep where the
-//! rotation says so, and start by the permits of the power ledger (`power.rs`).
+//! Three systems take the same puts. *Workload Shifting* is [`engine::shift`], the same rotation that intake runs.
+//! *Log+RAID0* is the same log and the same trees over a stripe of all disks. *LevelDB* on the stripe has its own
+//! levels, triggers and stalls (`levels.rs`), so its write amplification is an outcome. Disks of a pool sleep when the
+//! rotation decides it, and start by the permits of the power ledger (`power.rs`).
 //!
-//! Where data lies: each disk holds its part of the data set twice, logs first and trees behind them. LevelDB's log and
-//! tables lie among each other.
+//! Places of data: each disk stores its part of the data set twice, first logs and then trees. LevelDB's log and tables
+//! are mixed.
 //!
-//! Invariants: every request is served by a disk in the order in which it came; keys, and the angle of each platter
-//! after a seek, are drawn from streams of their own, so that the same parameters and seed give the same outcome.
+//! Invariants: a disk serves requests in the order of their arrival; keys have their own random stream, and so has the
+//! angle of each platter after a seek, so the same parameters and seed give the same outcome.
 
 mod array;
 mod levels;
@@ -32,12 +32,12 @@ use engine::shift::{Model, Overrun};
 pub enum ArraySystem {
     /// A log that rotates over the disks.
     WorkloadShifting {
-        /// Where a log becomes a tree.
+        /// The place where a log becomes a tree.
         model: Model,
-        /// What becomes of logging that outruns transformation; the paper's is `Overlap`.
+        /// The effect of logging that outruns transformation; the paper's is `Overlap`.
         overrun: Overrun,
     },
-    /// A log, and its trees, on a stripe over all disks (section IV A).
+    /// A log and its trees, on a stripe over all disks (section IV A).
     LogRaid0,
     /// LevelDB on a stripe over all disks.
     LevelDb,
@@ -46,45 +46,45 @@ pub enum ArraySystem {
 /// The order of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOrder {
-    /// Each as likely as any other.
+    /// All keys are equally likely.
     Random,
-    /// Ascending: a log is in order already, and is not transformed.
+    /// Ascending: a log is already in order, and is not transformed.
     Sequential,
 }
 
-/// What one run puts, and where.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct ArrayRun {
     /// The system.
     pub system: ArraySystem,
-    /// The disks. At least one.
+    /// The number of disks, at least one.
     pub disks: u32,
-    /// Each of them.
+    /// The description of a disk.
     pub disk: DiskSpec,
     /// The cost of a synced put on one disk.
     pub alone: PutCost,
     /// The cost of a synced put on each disk of a stripe.
     pub striped: PutCost,
-    /// Puts.
+    /// The number of puts.
     pub puts: u64,
-    /// Bytes of each, its key counted.
+    /// Bytes of each put, including its key.
     pub put_bytes: u64,
     /// The order of their keys.
     pub keys: KeyOrder,
-    /// Whether each put is synced.
+    /// True if each put is synced.
     pub sync: bool,
-    /// Whether logs are transformed. LevelDB compacts in any case.
+    /// True if logs are transformed. LevelDB always compacts.
     pub transform: bool,
     /// The size of a log, in bytes.
     pub log_bytes: u64,
-    /// The least time from one put to the next; a client without one puts as fast as it can.
+    /// The minimum time from one put to the next; `None` is a client that puts as fast as it can.
     pub pace: Option<Duration>,
-    /// Disks of Workload Shifting sleep after so long without work.
+    /// The idle time after which disks of Workload Shifting sleep.
     pub idle_timeout: Option<Duration>,
     /// The requests of background work.
     pub requests: Requests,
-    /// Memory that holds pages of LevelDB's tables, in bytes.
+    /// Memory for pages of LevelDB's tables, in bytes.
     pub cache_bytes: u64,
-    /// The seed of keys and of platters.
+    /// The seed of keys and platter angles.
     pub seed: u64,
 }

@@ -1,23 +1,23 @@
-//! The moment at which a run has reached its steady state.
+//! The time at which a run reaches its steady state.
 //!
-//! A run begins with empty queues, and measurements taken before they have filled describe the beginning. The end of
-//! the beginning is found by MSER-5 (White, Cobb and Spratt, 2000): the series is cut into batches of five, and as
-//! many of the first batches are dropped as minimise the variance of the rest over its number, so that the mean of the
-//! rest is most certain. If that is half of them or more, the run was too short to know, or has no steady
-//! state.
+//! A run begins with empty queues, and measurements before the queues have filled describe the beginning. MSER-5
+//! (White, Cobb and Spratt, 2000) finds the end of the beginning. It cuts the series into batches of five, and drops
+//! the number of first batches that minimises the variance of the rest divided by its number of batches, so the mean of
+//! the rest is most certain. If that drops at least half of the batches, the run was too short, or has no steady state.
 //!
-//! Invariants: no parameter but the batch of five; a series that is level from the start loses none but by chance.
+//! Invariants: no parameter except the batch size of five; a series that is level from the start loses batches only by
+//! chance.
 
 use model::Time;
 use std::time::Duration;
 
-/// Values of a series that make up a batch.
+/// Values per batch.
 const BATCH: usize = 5;
 
-/// Samples taken of a run, a whole number of batches: one each minute in 30 hours.
+/// Samples of a run, a whole number of batches: one per minute in 30 hours.
 const SAMPLES: u32 = 1_800;
 
-/// The lengths of the queues of a run at equal intervals, from its first request on.
+/// The queue lengths of a run at equal intervals, from its first request on.
 #[derive(Debug)]
 pub(crate) struct QueueSamples {
     every: Duration,
@@ -32,44 +32,44 @@ impl QueueSamples {
         Self { every, next: from + every, values: Vec::with_capacity(SAMPLES as usize) }
     }
 
-    /// The moment of the next sample; [`Time::MAX`] if there is none.
+    /// The time of the next sample; [`Time::MAX`] after the last one.
     pub fn next(&self) -> Time {
         if self.values.len() < SAMPLES as usize { self.next } else { Time::MAX }
     }
 
-    /// Takes the value at [`QueueSamples::next`].
+    /// Records the value at [`QueueSamples::next`].
     pub fn take(&mut self, value: f64) {
         assert!(self.values.len() < SAMPLES as usize, "all samples are taken");
         self.values.push(value);
         self.next += self.every;
     }
 
-    /// The moment of the first sample below `value`, counted from the beginning.
+    /// The time of the first sample below `value`, counted from the beginning.
     pub fn first_below(&self, value: f64) -> Option<Duration> {
         self.values.iter().position(|sample| *sample < value).map(|index| self.every * (index as u32 + 1))
     }
 
-    /// The mean of the samples taken later than `after`, counted from the beginning.
+    /// The mean of the samples later than `after`, counted from the beginning.
     pub fn mean_after(&self, after: Duration) -> f64 {
         let early = (after.as_nanos() / self.every.as_nanos()) as usize;
         let late = self.values.get(early..).unwrap_or_default();
         late.iter().sum::<f64>() / late.len().max(1) as f64
     }
 
-    /// The moment of the steady state, counted from the beginning.
+    /// The time of the steady state, counted from the beginning.
     pub fn steady_after(&self) -> Option<Duration> {
         beginning(&self.values).map(|dropped| self.every * dropped as u32)
     }
 }
 
-/// The number of values of `series` that belong to the beginning, in whole batches. `None` if half the batches or more
-/// would be dropped, or there are fewer than ten.
+/// The number of values of `series` that belong to the beginning, in whole batches. `None` if at least half of the
+/// batches would be dropped, or if there are fewer than ten batches.
 fn beginning(series: &[f64]) -> Option<usize> {
     let batches: Vec<f64> = series.chunks_exact(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect();
     if batches.len() < 10 {
         return None;
     }
-    // From the last batch to the first, so that the sums of the rest are added up once.
+    // From the last batch to the first, so the sums of the rest are computed incrementally.
     let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
     let mut most_certain = (f64::INFINITY, batches.len());
     for (dropped, batch) in batches.iter().enumerate().rev() {
@@ -78,7 +78,7 @@ fn beginning(series: &[f64]) -> Option<usize> {
         mean += off / count;
         squares += off * (batch - mean);
         let uncertainty = squares / (count * count);
-        // A few batches may be alike by chance: the rest is at least a tenth.
+        // A few batches may be alike by chance, so the rest must be at least a tenth.
         if (batches.len() - dropped) * 10 >= batches.len() && uncertainty <= most_certain.0 {
             most_certain = (uncertainty, dropped);
         }

@@ -1,11 +1,11 @@
-//! The content of a rack when a run begins, without simulating how it got there.
+//! The content of a rack at the beginning of a run, without a simulation of its past.
 //!
-//! Blobs are placed by the engine's own placement until the rack is as full as it shall be. A full rack has millions of
-//! blobs, so each placed blob stands for many: the rack is divided among `count` of them. Requests fall where they
-//! would in the full rack, since only the group and the drives of a blob matter, and groups are filled as evenly.
+//! The engine's own placement places blobs until the rack has the wanted fill level. A full rack has millions of blobs,
+//! so each placed blob represents many: the rack is divided among `count` of them. Requests go to the same places as in
+//! the full rack, since only the group and the drives of a blob matter, and groups are filled as evenly.
 //!
-//! Invariants: memory is eight bytes for each placed blob of a group of up to 32, so that reads of blobs at random find
-//! most of them in the processor's cache; where blobs lie on any drives, a number for each of their stacks.
+//! Invariants: in groups of up to 32 drives, memory is eight bytes per placed blob, so reads of random blobs find most
+//! of them in the processor's cache; for blobs on any drives, memory is a number per stack.
 
 use crate::baseline::random_stacks;
 use engine::DriveList;
@@ -13,7 +13,7 @@ use engine::layout::Layout;
 use engine::placement::{DriveRule, Placement, Wanted};
 use model::{ClassId, DriveId, GroupId, RackSpec, Rng};
 
-/// The engine's placement over the groups of `layout`, all of them empty.
+/// The engine's placement over the groups of `layout`, all empty.
 pub(crate) fn placement(spec: &RackSpec, layout: &Layout) -> Placement {
     let (drives, class_of): (Vec<Vec<DriveId>>, Vec<ClassId>) =
         layout.groups.iter().map(|group| (group.drives.clone(), group.class)).unzip();
@@ -23,7 +23,7 @@ pub(crate) fn placement(spec: &RackSpec, layout: &Layout) -> Placement {
 /// The group of each blob, and its drives.
 #[derive(Clone, Debug)]
 enum Blobs {
-    /// On any drives, which follow each other blob after blob.
+    /// Blobs on any drives; the drives of all blobs are consecutive.
     OnAny {
         groups: Vec<GroupId>,
         drives: Vec<DriveId>,
@@ -31,12 +31,12 @@ enum Blobs {
     InGroups(BlobsInGroups),
 }
 
-/// Blobs that lie within their groups, each with its stacks in the order of its drives' ids.
+/// Blobs within their groups, each with its stacks in the order of its drives' ids.
 #[derive(Clone, Debug)]
 struct BlobsInGroups {
     /// The drives of each group, by id.
     members: Vec<Vec<DriveId>>,
-    /// A row for each blob: the number of its group, and then a bit for each member.
+    /// A row for each blob: the number of its group, then a bit for each member.
     rows: Vec<u32>,
     row_words: usize,
 }
@@ -85,13 +85,13 @@ impl BlobsInGroups {
 pub(crate) struct Stored {
     stacks: usize,
     blobs: Blobs,
-    /// The bytes that they take on each drive.
+    /// The bytes that the blobs take on each drive.
     pub used_bytes: Vec<u64>,
 }
 
 impl Stored {
     /// Fills `permille` thousandths of a rack with `count` blobs of equal size by the engine's placement, or with as
-    /// many as find room.
+    /// many as there is space for.
     pub fn in_groups(spec: &RackSpec, layout: &Layout, count: u32, permille: u32, rng: &mut Rng) -> Self {
         let mut placement = placement(spec, layout);
         let mut stored = Self::nothing(spec, Blobs::InGroups(BlobsInGroups::none(layout)));
@@ -119,8 +119,8 @@ impl Stored {
         stored
     }
 
-    /// The drives of `count` blobs of the group with these members. Each blob has a stack on `drive`, and its others on
-    /// any members that the rule of domains allows.
+    /// The drives of `count` blobs of the group with these members. Each blob has a stack on `drive`, and its other
+    /// stacks on any members that the domain rule allows.
     pub fn sharing(
         spec: &RackSpec,
         members: &[DriveId],

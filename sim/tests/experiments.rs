@@ -67,7 +67,7 @@ fn queues_that_fill_have_a_beginning_and_a_run_that_ends_before_they_are_full_sa
     let mut experiment = pelican();
     experiment.workload.arrivals = Arrivals::poisson(8.0);
     experiment.duration = Duration::from_hours(5);
-    // 8 a second come, 3.6 are served: 4,000 places are taken after a quarter of an hour.
+    // 8 per second come, 3.6 are served: 4,000 places are taken after a quarter of an hour.
     let after = sim::run(&experiment).unwrap().steady_after_s.unwrap();
     assert!((300.0..3_600.0).contains(&after), "{after} s");
     experiment.warm_up = Duration::ZERO;

@@ -1,5 +1,4 @@
-//! Idle classes are not looked at. A rack that is made to look at every class with every event shows that this changes
-//! nothing.
+//! The rack skips idle classes. A rack that looks at every class with every event shows that this changes nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -49,7 +48,7 @@ impl Controller for Restless {
     }
 }
 
-/// Hours of reads and writes in which drives fall silent, die, come back and fail for good.
+/// Hours of reads and writes in which drives stop answering, die, come back and fail permanently.
 fn run<M: Controller>(name: &str, seed: u64, controller: impl FnOnce(Rack) -> M) -> (u64, u64) {
     let spec = racks::shipped(name);
     let layout = engine::layout::synthesise(&spec).unwrap();

@@ -1,5 +1,5 @@
-//! The memory of a run does not depend on how much time is simulated: bytes that are allocated at once, counted by the
-//! allocator, the same on every machine.
+//! The memory of a run does not depend on the simulated time: the peak of allocated bytes, counted by the allocator,
+//! the same on every machine.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +23,7 @@ fn mini() -> Experiment {
     experiment
 }
 
-/// Events, and the most bytes that were allocated at once.
+/// Events, and the peak of allocated bytes.
 fn peak_of(experiment: &Experiment) -> (u64, usize) {
     ALLOCATOR.reset_peak_usage();
     let before = ALLOCATOR.current_usage();

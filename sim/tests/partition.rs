@@ -1,4 +1,4 @@
-//! The evaluation of BuffPack and OffPack in its quick form: what even that must meet, and what it prints and draws.
+//! The evaluation of BuffPack and OffPack in its quick form: the required results, and the printed and drawn output.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -52,7 +52,7 @@ fn where_the_papers_formulas_are_off_the_reason_adds_up_and_the_better_ones_are_
     for one in apart {
         let parts = one.by_switches + one.by_bytes + one.by_rest;
         assert!((parts - (one.job.point.hours - one.model_hours)).abs() < 0.02 * one.job.point.hours, "{one:?}");
-        // There is a better one for each but OffPack.
+        // Every method except OffPack has a better one.
         let better = one
             .better_off()
             .map_or(one.job.what.method == Method::Offpack, |off| off.abs() < 0.05 && off.abs() < one.off().abs());

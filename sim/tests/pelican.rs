@@ -1,4 +1,4 @@
-//! Pelican's evaluation in its quick form: what even that must meet, and what it prints and draws.
+//! Pelican's evaluation in its quick form: the required results, and the printed and drawn output.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

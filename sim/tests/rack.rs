@@ -85,7 +85,7 @@ fn judged(spec: RackSpec, policy: RackPolicy, seed: u64, used_bytes: Vec<u64>) -
     World::with(Rack::new(spec, layout, policy, seed), seed, Setting { judge, used_bytes, ..Setting::default() })
 }
 
-/// The same, of drives that nobody has seen yet, every group of which is to be initialised.
+/// The same with new drives, so every group needs initialisation.
 fn never_seen(spec: RackSpec, policy: RackPolicy, seed: u64, recorder: Option<Recorder>) -> World {
     let layout = engine::layout::synthesise(&spec).unwrap();
     let judge = Some(TraceCheck::new(&spec, &layout, &policy));
@@ -190,7 +190,7 @@ fn a_broken_ledger_would_trip_a_fuse_and_the_engine_lives_through_it() {
     world.read(blobs[0], 100 * MB).unwrap();
     world.run_for(MINUTE);
     assert_eq!(world.counted().trips, 0);
-    // Another drive of a cooling column in which one turns already: there is one permit, and it is taken.
+    // Another drive of a cooling column in which one already spins: there is one permit, and it is taken.
     let cooling = world.rack.spec().resources_by_id().find(|(_, r)| r.name == "cooling").unwrap().0;
     let (_, domain, ..) = world.rack.ledger().usage().find(|(resource, ..)| *resource == cooling).unwrap();
     let spec = world.rack.spec();
@@ -601,7 +601,7 @@ fn dead_bytes_are_right_after_more_than_one_page_of_them() {
     assert_eq!([0, 1].map(|group| world.rack.dead_bytes(GroupId(group))), [0, 0]);
 }
 
-/// Fills the box; gives the blobs of each group.
+/// Fills the box; returns the blobs of each group.
 fn filled(world: &mut World) -> [Vec<BlobId>; 2] {
     let blob = world.rack.spec().profile.capacity_bytes / 4;
     loop {
@@ -680,7 +680,7 @@ fn a_wait_is_not_longer_than_forecast() {
     world.read(blobs[0], 10 * MB).unwrap();
     world.run_for(MINUTE);
     world.take_ended();
-    // Group 0 is awake and serves; then somebody wants group 1, and then somebody group 0 again.
+    // Group 0 is awake and serves; then one client wants group 1, and another one group 0 again.
     world.read(blobs[0], 10 * MB).unwrap();
     world.read(blobs[1], 10 * MB).unwrap();
     let forecast = world.rack.forecast(GroupId(0), world.now());

@@ -71,7 +71,7 @@ fn every_byte_is_read_once_and_written_home_and_what_is_offloaded_once_more() {
         assert_eq!(moved(method, 5), (1_200, 600, 0));
         assert_eq!(moved(method, 20), (1_200, 2_400, 0));
     }
-    // A twelfth of what is read is home at once; all else is written and read once more.
+    // A twelfth of the read data is delivered at once; all other data is written and read once more.
     for method in [Method::Offpack, Method::Fillpack] {
         let (read, written, peak) = moved(method, 10);
         assert!(read.abs_diff(2_300) < 10 && written.abs_diff(2_300) < 10, "{method:?}: {read} and {written} GB");
@@ -103,7 +103,7 @@ fn a_planner_is_no_slower_than_the_best_of_buffpack_offpack_and_fillpack_by_more
         let best = others.iter().map(|point| point.hours).fold(f64::INFINITY, f64::min);
         let case = format!("{memory_gb} GB, s = {output_skew}, {alpha:?}: {planner:?}");
         assert!(planner.hours < best * 1.01, "{case}");
-        // Skew is found out where it matters.
+        // The planner detects skew where it matters.
         assert!(output_skew == 0 || planner.changes > 0.5 || planner.strategy == Choice::Buffpack, "{case}");
     }
 }
@@ -124,8 +124,8 @@ fn operations_of_any_size_do_the_same_job() {
     for method in [Method::Fillpack, Method::Offpack] {
         let whole = run(&job(method, 4_000)).unwrap();
         let pieces = run(&Repartition { operation_bytes: Some(GB / 2), ..job(method, 4_000) }).unwrap();
-        // Runs are equally long but for some bytes, by which it is decided where to go next. OffPack's switches carry
-        // what remains of runs, which follows from these bytes.
+        // Runs have equal lengths except for a few bytes, which decide the next destination. OffPack's switches carry
+        // the rest of runs, which depends on these bytes.
         let same = method == Method::Offpack || off_by(whole.switches, pieces.switches) < 0.01;
         assert!(same, "{} and {}", whole.switches, pieces.switches);
         assert!(whole.bytes_read.abs_diff(pieces.bytes_read) < GB);
@@ -164,7 +164,7 @@ fn drives_that_may_not_start_any_more_today_are_waited_for() {
         job.method = Method::Buffpack;
     }))
     .unwrap();
-    // Two groups, each of which starts ten times a day.
+    // Two groups that each start ten times a day.
     let days = (point.hours / 24.0).floor();
     assert!(days >= 1.0 && point.switches <= (days + 1.0) * 20.0, "{point:?}");
 }

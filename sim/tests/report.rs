@@ -1,11 +1,11 @@
-//! Reports as their readers get them: pictures and pages are well-formed, complete and stand alone.
+//! Reports in their final form: pictures and pages are well-formed, complete and self-contained.
 #![allow(clippy::unwrap_used)]
 
 use model::GroupId;
 use quick_xml::events::Event;
 use sim::report::{Axis, Cell, Column, Figure, Mark, Page, Panel, Section, Series, Style, Table, Tone, rack_picture};
 
-/// The text of every element of this name; panics where the document is not well-formed.
+/// The text of every element of this name; panics if the document is not well-formed.
 fn texts(document: &str, name: &str) -> Vec<String> {
     let mut reader = quick_xml::Reader::from_str(document);
     let (mut found, mut open, mut depth) = (Vec::new(), None::<String>, 0_i32);
@@ -159,7 +159,7 @@ fn a_rack_is_drawn_with_every_drive_class_and_the_marked_group() {
         }
         let marked = layout.groups[0].drives.len();
         assert!(shown.contains(&format!("its {marked} drives")), "{shown}");
-        // A cell for each drive and line of the legend, and an outline for each that is marked.
+        // A cell for each drive and line of the legend, and an outline for each marked cell.
         let legend = layout.classes.len() + 1 + usize::from(!layout.spares.is_empty());
         let paper = 1;
         let cells = spec.drives.len() + legend + marked + 1 + paper;

@@ -1,4 +1,4 @@
-//! Racks much larger than any that is built: the bench `speed` goes on to 100,224 drives.
+//! Racks much larger than any real one; the bench `speed` extends this to 100,224 drives.
 
 #![allow(clippy::unwrap_used)]
 

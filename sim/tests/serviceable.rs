@@ -1,5 +1,5 @@
-//! Serviceable cold storage beside a cluster without it: what the paper's text says comes out, or is missed in the way
-//! that the docs say.
+//! Serviceable cold storage compared with a cluster without it: the claims of the paper's text are met, or missed in
+//! the way that the docs describe.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use sim::reproduce::judge::Verdict;
 use sim::reproduce::serviceable::{FIGURES, Reproduction, Runs};
 use std::num::NonZeroUsize;
 
-/// Rows that the number of objects or the time decides.
+/// Rows that depend on the number of objects or on the time.
 const BUT: [(&str, &str); 0] = [];
 
 #[test]
@@ -29,7 +29,7 @@ fn no_cold_drive_is_touched_and_the_watts_come_out() {
     verdicts(&["UNTOUCHED", "POWER_COLD_6", "SAVED_COLD_6", "RECOVERY_COLD_6", "BACK", "SECOND_HOT"], Verdict::Met);
     verdicts(&["MIGRATION_COLD_12", "MIGRATING_COLD_12", "SCRUB_LONGER", "MEAN_COLD_12", "RISES"], Verdict::Met);
     verdicts(&["POWER_VANILLA", "POWER_COLD_12", "RATE_600", "RATE_700", "WORST_VANILLA"], Verdict::Calibrated);
-    // Waits grow with what drives are left; how many requests the tails are counted over, nobody says.
+    // Waits depend on the remaining drives; the number of requests behind the tails is not in the text.
     verdicts(&["ADDED_COLD_6", "ADDED_COLD_12", "TAIL_COLD_12", "RECOVERY_COLD_12"], Verdict::Missed);
     let arithmetic = [("ASLEEP", "1.18 W"), ("BEFORE", "105 W"), ("NEWEST", "99.7 %"), ("ADDED", "10 to 20 ms")];
     contradict(&made, &arithmetic);

@@ -1,4 +1,4 @@
-//! Workload Shifting and its baselines: what the paper measured comes out, from two calibrated puts.
+//! Workload Shifting and its baselines: the paper's measurements follow from two calibrated puts.
 
 #![allow(clippy::unwrap_used)]
 
@@ -55,7 +55,7 @@ fn the_same_parameters_give_the_same_outcome() {
     );
 }
 
-/// Figure 7: where each put is synced no disk is in two stages at once, and each passes through them in order.
+/// Figure 7: if each put is synced, no disk is in two stages at once, and each passes through them in order.
 #[test]
 fn synced_puts_keep_the_stages_of_a_disk_apart() {
     let made = reproduced();

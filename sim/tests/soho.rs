@@ -1,4 +1,4 @@
-//! SOHO beside a disk and flash: what the paper's text says comes out, or is missed in the way that the docs say.
+//! SOHO beside a disk and flash: the claims of the paper's text are met, or missed in the way that the docs describe.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use sim::reproduce::judge::Verdict;
 use sim::reproduce::soho::{FIGURES, Reproduction, Runs};
 use std::num::NonZeroUsize;
 
-/// Rows that sizes decide.
+/// Rows that depend on sizes.
 const BUT: [(&str, &str); 1] =
     [("THRESHOLDS", "GIA's moves at 0.2 and 0.4 differ by one hundredth, and in so little data they do not")];
 
@@ -28,7 +28,7 @@ fn the_text_s_courses_come_out_and_one_package_is_not_five() {
     };
     verdicts(&["SSD_BEST", "GIA_WRITES", "READS_DISK", "WRITES_DISK", "BLOCKS"], Verdict::Met);
     verdicts(&["MOVES_200", "MOVES_400", "MOVES_800"], Verdict::ByConstruction);
-    // Five packages at once against one; blocks that cost the same, however many came before.
+    // Five parallel packages compared with one; blocks have the same cost, independent of the number before them.
     verdicts(&["SOHO_SSD", "READS_SSD", "BLOCKS_SMALL"], Verdict::Missed);
     let arithmetic = [("THREE_SHARES", "4.1 % apart, not 3.11 %"), ("REGULAR", "0.05"), ("CAPACITY", "146.8 GB")];
     contradict(&made, &arithmetic);

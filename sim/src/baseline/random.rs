@@ -1,13 +1,13 @@
-//! Random layout, which the paper compares with: stacks on random drives, one queue, no groups. It answers reads;
-//! everything else it refuses.
+//! Random layout, which the paper compares with: stacks on random drives, one queue, no groups. It answers reads and
+//! rejects all other requests.
 //!
 //! A request does without drives that are away, as long as k are left. A drive that died may still spin, and keeps its
-//! permits until it is back; requests do without drives that cannot start because of it. Drives that fail to start or
-//! mount are stopped and tried again, up to three times.
+//! permits until it is back; requests do without drives that cannot start because of those permits. A drive that fails
+//! to start or mount is stopped and retried; after three failures in a row it counts as away.
 //!
-//! Invariant: requests and lost drives together hold no more than every hard limit allows when a request leaves the
-//! queue. If a drive is lost later, those that wait in its domain do without each other, so that no two requests wait
-//! for one another. There is no clock in it: a drive that never answers holds its request for ever.
+//! Invariant: when a request leaves the queue, requests and lost drives together hold no more than every hard limit
+//! allows. If a drive is lost later, the waiting requests in its domain do without each other's drives, so no two
+//! requests wait for one another. The controller has no clock: a drive that never answers holds its request forever.
 
 use engine::ledger::{Ledger, PowerState};
 use engine::{
@@ -18,8 +18,8 @@ use model::{Attempt, BlobId, DomainLimit, DriveId, OpId, RackSpec, Rng, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// k + r drives for a blob, drawn one after the other; a drawn drive that would break a hard limit beside those drawn
-/// before it is dropped. `None` if all drives were drawn and too few are left.
+/// Draws k + r drives for a blob, one after the other; a drawn drive that would break a hard limit together with those
+/// drawn before it is dropped. `None` if all drives were drawn and too few are left.
 pub fn random_stacks(spec: &RackSpec, rng: &mut Rng) -> Option<Vec<DriveId>> {
     let mut left: Vec<DriveId> = spec.drives.iter().map(|drive| drive.id).collect();
     let mut taken = Claims::new(spec);
@@ -40,7 +40,7 @@ pub fn random_stacks(spec: &RackSpec, rng: &mut Rng) -> Option<Vec<DriveId>> {
 
 /// Drives that requests hold, by domain of each hard resource.
 struct Claims {
-    /// Resource, most drives awake in a domain, and how many are claimed in each.
+    /// The resource, the maximum number of awake drives in a domain, and the number claimed in each domain.
     held: Vec<(usize, u64, Vec<u64>)>,
 }
 
@@ -57,7 +57,7 @@ impl Claims {
                     let asleep_mw = (spec.drives.len() / domains) as u64 * u64::from(watts.standby_mw);
                     (u64::from(limit) * 1_000).saturating_sub(asleep_mw) / each_mw.max(1)
                 }
-                // Drives that may not start together start one after the other, as the ledger says.
+                // Drives that may not start together start one after the other; the ledger enforces that.
                 DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => return None,
             };
             Some((id.index(), most, vec![0; domains]))
@@ -82,13 +82,13 @@ impl Claims {
         }
     }
 
-    /// True if no more is held in the domains of `drive` than may be.
+    /// True if the domains of `drive` hold no more than their limits.
     fn holds(&self, spec: &RackSpec, drive: DriveId) -> bool {
         let domain = |resource: usize| spec.drive(drive).resource_domains[resource].index();
         self.held.iter().all(|(resource, most, counts)| counts[domain(*resource)] <= *most)
     }
 
-    /// True if these drives, no more than one of which is in a domain of limit 1, fit beside those held.
+    /// True if these drives fit beside those held. No two of them are in the same domain of limit 1.
     fn fits(&self, spec: &RackSpec, drives: &[DriveId]) -> bool {
         self.held.iter().all(|(resource, most, counts)| {
             let domain = |drive: &DriveId| spec.drive(*drive).resource_domains[*resource].index();
@@ -100,15 +100,15 @@ impl Claims {
     }
 }
 
-/// A request that is not answered yet.
+/// An unanswered request.
 struct OpenRequest {
     blob: BlobId,
     drives: DriveList,
-    /// Those of them that it claimed when it left the queue.
+    /// The drives that it claimed when it left the queue.
     claimed: Vec<DriveId>,
-    /// When it left the queue.
+    /// The time when it left the queue.
     picked: Option<Time>,
-    /// The number of its transfer, if it has begun.
+    /// The attempt number of its transfer, if the transfer has begun.
     attempt: Option<Attempt>,
 }
 
@@ -117,13 +117,13 @@ struct Drive {
     phase: DrivePhase,
     attempt: Attempt,
     owner: Option<OpId>,
-    /// Away with permits, and claimed by nobody.
+    /// True if the drive is away, holds permits, and no request has claimed it.
     holds_permits: bool,
-    /// Commands that failed since it last mounted.
+    /// Failed commands since it last mounted.
     failures: u32,
 }
 
-/// Starts or mounts that may fail in a row before a drive is left alone until it is back.
+/// Failed commands in a row before a drive is left alone until it is back.
 const FAILURES_MAX: u32 = 3;
 
 /// The controller of random layout. See the head of the module.
@@ -138,7 +138,7 @@ pub struct RandomLayout {
     /// The drives that lost drives hold.
     lost_claims: Claims,
     queue: VecDeque<OpId>,
-    /// Left the queue, and wait for their drives.
+    /// Requests that left the queue and wait for their drives.
     waking: Vec<OpId>,
     ops: OpMap<OpenRequest>,
     last_op: OpId,
@@ -146,7 +146,7 @@ pub struct RandomLayout {
 }
 
 impl RandomLayout {
-    /// A controller with a queue for `depth` requests, in a rack all of whose drives are in standby.
+    /// A controller with a queue for `depth` requests, in a rack with all drives in standby.
     pub fn new(spec: RackSpec, depth: u32, read_policy: ReadPolicy) -> Self {
         let drive =
             Drive { phase: DrivePhase::Standby, attempt: Attempt(0), owner: None, holds_permits: false, failures: 0 };
@@ -199,7 +199,7 @@ impl RandomLayout {
         state.attempt
     }
 
-    /// True for the answer to the drive's last command.
+    /// True if the event answers the drive's last command.
     fn answers(&self, drive: DriveId, attempt: Attempt, phase: DrivePhase) -> bool {
         let state = &self.drives[drive.index()];
         state.attempt == attempt && state.phase == phase
@@ -248,7 +248,7 @@ impl RandomLayout {
         }
     }
 
-    /// `drive` does not answer any more. Only behind a tripped fuse it is sure to stand still.
+    /// `drive` does not answer any more. It has certainly stopped only if its fuse tripped.
     fn lose(&mut self, drive: DriveId, loss: Loss) {
         if loss == Loss::FuseTripped {
             self.still(drive, DrivePhase::Away(loss));
@@ -258,7 +258,7 @@ impl RandomLayout {
         }
     }
 
-    /// The permits of `drive` count while it is away, unless a request has claimed it.
+    /// Counts the permits of `drive` while it is away, unless a request has claimed it.
     fn hold_while_away(&mut self, drive: DriveId) {
         let state = &mut self.drives[drive.index()];
         let held = self.ledger.state(drive) != PowerState::Standby;
@@ -269,7 +269,7 @@ impl RandomLayout {
         }
     }
 
-    /// The platters of `drive` stand still: its permits are given back.
+    /// `drive` has stopped; releases its permits.
     fn still(&mut self, drive: DriveId, phase: DrivePhase) {
         self.command(drive, phase);
         if core::mem::take(&mut self.drives[drive.index()].holds_permits) {
@@ -299,7 +299,8 @@ impl RandomLayout {
         actions.push(Action::Finished { op, outcome });
     }
 
-    /// Requests leave the queue in their order, each when its drives fit beside those of the ones that left before it.
+    /// Takes requests from the queue in order, each when its drives fit beside those of the requests that left before
+    /// it.
     fn leave_queue(&mut self, now: Time, actions: &mut Vec<Action>) {
         while let Some(op) = self.queue.front().copied() {
             let of_blob = self.ops[op].drives.iter().copied();
@@ -328,7 +329,7 @@ impl RandomLayout {
         }
     }
 
-    /// True if `drive` is there, and no lost drive keeps it from starting.
+    /// True if `drive` is present, and no lost drive keeps it from starting.
     fn is_of_use(&self, drive: DriveId) -> bool {
         match self.drives[drive.index()].phase {
             DrivePhase::Away(_) => false,
@@ -337,12 +338,12 @@ impl RandomLayout {
         }
     }
 
-    /// Those of `drives` that are in standby.
+    /// The drives in standby among `drives`.
     fn asleep(&self, drives: &[DriveId]) -> Vec<DriveId> {
         drives.iter().copied().filter(|drive| self.drives[drive.index()].phase == DrivePhase::Standby).collect()
     }
 
-    /// Drives that nobody owns and that share a hard domain with one of `drives` that sleeps are put to sleep.
+    /// Puts ready drives to sleep that no request owns and that share a hard domain with a sleeping drive of `drives`.
     fn make_way(&mut self, drives: &[DriveId], actions: &mut Vec<Action>) {
         let hard: Vec<usize> = self.claims.held.iter().map(|(resource, ..)| *resource).collect();
         let domains = |drive: DriveId| hard.iter().map(move |resource| (*resource, drive));
@@ -377,7 +378,8 @@ impl RandomLayout {
             self.make_way(&drives, actions);
             let settled = |drive: &DriveId| match self.drives[drive.index()].phase {
                 DrivePhase::Ready | DrivePhase::Away(_) => true,
-                // Too much is claimed since a drive was lost: one that has not started need not wait for the others.
+                // More is claimed than allowed since a drive was lost: a drive that has not started need not wait for
+                // the others.
                 DrivePhase::Standby => !self.claims.holds(&self.spec, *drive),
                 _ => false,
             };

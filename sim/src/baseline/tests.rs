@@ -72,7 +72,7 @@ fn notify(controller: &mut RandomLayout, event: Event) -> Vec<Action> {
     actions
 }
 
-/// Everything that is started starts and mounts; answers what is asked for at last.
+/// Everything that is started starts and mounts; returns the actions that remain in the end.
 fn wake_all(controller: &mut RandomLayout, mut actions: Vec<Action>) -> Vec<Action> {
     loop {
         let answer = |action: &Action| match *action {

@@ -1,9 +1,10 @@
 //! The clients' requests.
 //!
-//! - A thread that aims at a rate sends its next request when that is due, or at once if it is late, as YCSB does: its
-//!   times count from when it was sent.
-//! - A read goes to the primary. A write is passed on by the first replica, and answered when all of them have it.
-//! - What an OSD had at work when it failed is sent again when the group answers again.
+//! - A thread with a target rate sends its next request when that is due, or at once if it is late, as YCSB does;
+//!   latencies count from the time of sending.
+//! - A read goes to the primary. The first replica passes a write on, and the write is answered when all replicas have
+//!   it.
+//! - Requests that an OSD had at work when it failed are sent again when the group answers again.
 
 use super::run::{Cluster, Event, Part, Stage, Thread, Work};
 use super::{Course, ReadsFrom};
@@ -11,7 +12,7 @@ use core::time::Duration;
 use model::Time;
 
 impl Cluster {
-    /// When request `number` of a thread is due.
+    /// The due time of request `number` of a thread.
     pub fn due(&self, thread: u32, number: u64) -> Time {
         let Some(target) = self.run.clients.target_per_s else { return Time::ZERO };
         let turn = number * u64::from(self.run.clients.threads) + u64::from(thread);
@@ -116,7 +117,7 @@ impl Cluster {
         self.agenda.plan(due, Event::Issue(number));
     }
 
-    /// What threads have at work in the groups of a failed OSD is sent again when these answer.
+    /// Resends the requests that threads have at work in the groups of a failed OSD, when these groups answer again.
     pub fn send_again(&mut self) {
         assert!(matches!(self.run.course, Course::Failure(_)), "nothing else takes a group away");
         for number in 0..self.threads.len() {

@@ -1,10 +1,10 @@
-//! A drive of the cluster: an arm that is in one of two places, a queue, platters that turn or stand still.
+//! A drive of the cluster: an arm that is in one of two places, a queue, a power state.
 //!
-//! Objects lie close together where they were written, the records of them in the middle of the drive (as BlueStore
-//! lays out a drive that holds both). An access takes the seek, a part of a turn, and the transfer. Writes that wait
-//! for their commit share one.
+//! Objects are close together where they were written; their records are in the middle of the drive (as BlueStore lays
+//! out a drive that holds both). An access takes the seek, a part of a rotation, and the transfer. Writes that wait for
+//! their commit share one.
 //!
-//! Invariants: what comes first is served first; nothing is served by platters that do not turn.
+//! Invariants: accesses are served in the order of arrival; a drive that does not spin serves none.
 
 use crate::shifting::seek_time;
 use core::time::Duration;
@@ -15,23 +15,23 @@ use std::collections::VecDeque;
 /// The physics of a drive.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceSpec {
-    /// Bytes that fit.
+    /// Its capacity.
     pub capacity_bytes: u64,
-    /// A seek to what lies close.
+    /// A seek to a nearby place.
     pub shortest_seek: Duration,
-    /// A seek between two places that are drawn evenly over the drive.
+    /// A seek between two places drawn evenly over the drive.
     pub average_seek: Duration,
-    /// A turn.
+    /// One rotation.
     pub rotation: Duration,
-    /// Bytes a second, once the arm is in its place.
+    /// The transfer rate in bytes/s, once the arm is in place.
     pub rate_bytes_s: u64,
-    /// From standing still until it serves, its file system mounted.
+    /// The time from standby until it serves, with its file system mounted.
     pub spin_up: Distribution,
-    /// What it draws.
+    /// Power draw.
     pub watts: Watts,
 }
 
-/// Where the arm is.
+/// The place of the arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arm {
     /// Over objects.
@@ -40,14 +40,14 @@ pub(super) enum Arm {
     Records,
 }
 
-/// What a drive does for a part of the work `T`.
+/// An access of a drive, for a part of the work `T`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Access<T> {
-    /// Read or write so many bytes of an object, for `T`.
+    /// Read or write this number of bytes of an object, for `T`.
     Object(T, u64),
     /// Read an object's record, for `T`.
     Record(T),
-    /// Commit all that waits for it.
+    /// Commit all parts that wait for a commit.
     Commit,
 }
 
@@ -59,10 +59,10 @@ pub(super) struct Device<T> {
     arm: Arm,
     queue: VecDeque<Access<T>>,
     served: Option<Access<T>>,
-    /// Those that wait for the next commit, and those whose commit is being written.
+    /// Parts that wait for the next commit, and parts whose commit is being written.
     waiting: Vec<T>,
     committing: Vec<T>,
-    /// Bytes of objects on it.
+    /// Bytes of objects on the drive.
     pub used_bytes: u64,
     rng: Rng,
 }
@@ -83,58 +83,58 @@ impl<T: Copy> Device<T> {
         }
     }
 
-    /// What it draws now, in milliwatts.
+    /// The current power draw, in milliwatts.
     pub fn draw_mw(&self) -> u32 {
         self.spec.watts.in_state_mw(self.state)
     }
 
-    /// Whether its platters stand still.
+    /// True if the drive is in standby.
     pub fn is_asleep(&self) -> bool {
         self.state == PowerState::Standby
     }
 
-    /// Whether nothing is asked of it.
+    /// True if no access is queued or in service.
     pub fn is_idle(&self) -> bool {
         self.served.is_none() && self.queue.is_empty()
     }
 
-    /// How much is queued or served.
+    /// The number of accesses that are queued or in service.
     pub fn load(&self) -> u64 {
         self.queue.len() as u64 + u64::from(self.served.is_some())
     }
 
-    /// Starts it; the time until it serves.
+    /// Starts the drive; returns the time until it serves.
     pub fn start(&mut self) -> Duration {
         assert!(self.is_asleep(), "a drive that spins is started");
         self.state = PowerState::SpinningUp;
         self.spec.spin_up.sample(&mut self.rng)
     }
 
-    /// It serves from now on.
+    /// The drive has started, and serves from now on.
     pub fn started(&mut self) {
         assert!(self.state == PowerState::SpinningUp, "only what was started is ready");
         self.state = PowerState::Active;
     }
 
-    /// It stops. It must be idle.
+    /// Stops the drive, which must be idle.
     pub fn stop(&mut self) {
         assert!(self.is_idle() && self.state == PowerState::Active, "a drive stops when it has nothing to do");
         self.state = PowerState::Standby;
     }
 
-    /// Asks something of it. Answers with the time until that is served, if it is next.
+    /// Queues an access. Returns its service time if it is served at once.
     pub fn ask(&mut self, access: Access<T>) -> Option<Duration> {
         self.queue.push_back(access);
         self.next()
     }
 
-    /// `part` waits for the next commit.
+    /// Queues `part` for the next commit.
     pub fn ask_commit(&mut self, part: T) -> Option<Duration> {
         self.waiting.push(part);
         if self.waiting.len() == 1 { self.ask(Access::Commit) } else { None }
     }
 
-    /// Serves the next, if it can: the time that takes.
+    /// Serves the next access, if possible; returns its service time.
     pub fn next(&mut self) -> Option<Duration> {
         if self.state != PowerState::Active || self.served.is_some() {
             return None;
@@ -148,7 +148,7 @@ impl<T: Copy> Device<T> {
         Some(self.takes(access))
     }
 
-    /// What it served is done: for one part, or for all of a commit.
+    /// Ends the access in service; returns its part, or all parts of a commit.
     pub fn served(&mut self) -> (Option<T>, Vec<T>) {
         let Some(access) = self.served.take() else { panic!("a drive is done with nothing") };
         match access {
@@ -166,7 +166,7 @@ impl<T: Copy> Device<T> {
         };
         let spec = &self.spec;
         let from = std::mem::replace(&mut self.arm, place);
-        // Between objects and records lies half of the drive.
+        // Half of the drive is between objects and records.
         let way = if from == place { 0.0 } else { 0.5 };
         let turn = Duration::from_nanos(self.rng.below(spec.rotation.as_nanos() as u64));
         seek_time(spec.shortest_seek, spec.average_seek, way) + turn + transfer_time(bytes, spec.rate_bytes_s)

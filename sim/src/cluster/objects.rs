@@ -1,4 +1,4 @@
-//! The objects: their sizes, their ages, where copies lie, and which of them is asked for.
+//! The objects: sizes, ages, places of their copies, and the draws of requests.
 //!
 //! Invariants: objects are numbered by age, the oldest first; only a copy whose OSD has a cold drive is cold.
 
@@ -7,26 +7,26 @@ use crate::Sizes;
 use engine::thermometer::Facts;
 use model::{Rng, Time};
 
-/// The tenant whose rule is LINE's.
+/// The tenant of LINE's rule.
 pub const LINE_TENANT: &str = "line";
 
-/// The moment of the run's beginning, in milliseconds of the clock by which objects age: none is older than that.
+/// The time of the run's beginning, in milliseconds of the clock by which objects age; no object is older.
 const BEGIN_MS: u64 = 1 << 40;
 
-/// The data set, and what of it is asked for.
+/// The data set and the distribution of reads.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectSpec {
-    /// Objects that are stored when the run begins.
+    /// Objects stored when the run begins.
     pub stored: u32,
     /// Their sizes.
     pub sizes: Sizes,
-    /// The gap between two of them when they were written.
+    /// The time between the writes of two consecutive objects.
     pub written_every_ms: u64,
-    /// The oldest of them have been through a scrub, which has moved what is cold: this share, in thousandths.
+    /// The share of the objects, oldest first, that a scrub has visited and moved if cold, in thousandths.
     pub scrubbed_permille: u32,
-    /// The newest objects, in thousandths of all, ...
+    /// The newest objects, as thousandths of all objects.
     pub newest_permille: u32,
-    /// ... draw so many thousandths of all reads; within either part all are alike.
+    /// Share of reads for the newest objects, in thousandths; within the newest and the rest, reads are uniform.
     pub newest_reads_permille: u32,
 }
 
@@ -34,12 +34,12 @@ pub struct ObjectSpec {
 #[derive(Clone, Copy, Debug)]
 struct Stored {
     bytes: u32,
-    /// The position of each copy that is cold, as a bit.
+    /// The positions of cold copies, as a bit mask.
     cold: u8,
     created_ms: u64,
 }
 
-/// All of them.
+/// All objects.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
     spec: ObjectSpec,
@@ -65,24 +65,24 @@ impl Objects {
         objects
     }
 
-    /// The number of the first that has been through no scrub yet.
+    /// The number of the first object that no scrub has visited.
     pub fn unscrubbed(&self) -> u32 {
         (u64::from(self.spec.stored) * u64::from(self.spec.scrubbed_permille) / 1000) as u32
     }
 
-    /// How many there are.
+    /// The number of objects.
     pub fn count(&self) -> u32 {
         self.all.len() as u32
     }
 
-    /// A new one, written at `now`.
+    /// Adds an object, written at `now`; returns its number.
     pub fn write(&mut self, now: Time) -> u32 {
         let bytes = self.spec.sizes.draw(&mut self.sizes) as u32;
         self.all.push(Stored { bytes, cold: 0, created_ms: ms(now) });
         self.count() - 1
     }
 
-    /// One to be read.
+    /// Draws an object to read.
     pub fn read(&mut self) -> u32 {
         let (count, newest) = (u64::from(self.count()), u64::from(self.newest()));
         let is_newest = self.reads.below(1000) < u64::from(self.spec.newest_reads_permille);
@@ -90,7 +90,7 @@ impl Objects {
         drawn as u32
     }
 
-    /// Draws whether a request writes.
+    /// Draws whether a request is a write.
     pub fn writes(&mut self, permille: u32) -> bool {
         self.reads.below(1000) < u64::from(permille)
     }
@@ -100,34 +100,34 @@ impl Objects {
         self.reads.below(REPLICAS as u64) as usize
     }
 
-    /// The number of the first of the newest.
+    /// The number of the first of the newest objects.
     fn newest(&self) -> u32 {
         let older = 1000 - u64::from(self.spec.newest_permille);
         ((u64::from(self.count()) * older / 1000) as u32).clamp(1, self.count() - 1)
     }
 
-    /// Whether an object is so new that its record is in memory.
+    /// True if the object is so new that its record is in memory.
     pub fn is_new(&self, object: u32) -> bool {
         object >= self.newest()
     }
 
-    /// Its length.
+    /// The length of an object.
     pub fn bytes(&self, object: u32) -> u64 {
         u64::from(self.all[object as usize].bytes)
     }
 
-    /// Whether its copy at `position` is on the cold drive.
+    /// True if the object's copy at `position` is on the cold drive.
     pub fn is_cold(&self, object: u32, position: usize) -> bool {
         self.all[object as usize].cold & 1 << position != 0
     }
 
-    /// Its copy at `position` is on the cold drive from now on, or on the hot one.
+    /// Places the object's copy at `position` on the cold drive, or on the hot one.
     pub fn set_cold(&mut self, object: u32, position: usize, is_cold: bool) {
         let cold = &mut self.all[object as usize].cold;
         *cold = if is_cold { *cold | 1 << position } else { *cold & !(1 << position) };
     }
 
-    /// What a thermometer may know of it, and the moment `now` by the same clock.
+    /// The facts about an object for a thermometer, and `now` by the same clock.
     pub fn facts(&self, object: u32, now: Time) -> (Facts<'static>, u64) {
         let Stored { bytes, created_ms, .. } = self.all[object as usize];
         let facts = Facts {

@@ -1,6 +1,6 @@
-//! Where replicas lie: one on each of three hosts, on the OSD there that draws highest, as CRUSH's straws have it.
+//! Places of replicas: one on each of three hosts, there on the OSD with the highest draw, as CRUSH's straws work.
 //!
-//! Invariant: when an OSD leaves, only what it held moves, and stays on its host.
+//! Invariant: when an OSD leaves, only its own replicas move, and they stay on its host.
 
 use super::REPLICAS;
 use model::Rng;
@@ -33,7 +33,7 @@ impl Map {
         std::array::from_fn(|position| self.of_host(group, hosts[position], None).expect("a host has OSDs"))
     }
 
-    /// The OSD of `host` that holds a group, if it is not `without`.
+    /// The OSD of `host` for a group, chosen among all except `without`.
     pub fn of_host(&self, group: usize, host: usize, without: Option<Osd>) -> Option<Osd> {
         let osds = self.hosts[host].iter().copied().filter(|osd| Some(*osd) != without);
         osds.max_by_key(|osd| self.straw(group, 2, *osd))

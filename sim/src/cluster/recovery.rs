@@ -1,16 +1,15 @@
-//! An OSD fails, and what it held is copied to others of its host.
+//! An OSD fails, and its data is copied to other OSDs of its host.
 //!
-//! Its groups answer again after a while, from the next of their replicas. Once the cluster counts it as out, each
-//! group copies its objects to the OSD that takes its place, at the pace of the cluster; an OSD sends for one group
-//! at a time, and takes for one. Until then the next replica answers: that of a cold OSD may have to start its cold
-//! drive.
+//! Its groups answer again after a while, from the next of their replicas. Once the cluster counts the OSD as out, each
+//! group copies its objects to the replacing OSD, at the pace of the cluster; an OSD sends for one group at a time, and
+//! receives for one. Until then the next replica answers; if that is on a cold OSD, its cold drive may have to start.
 
 use super::Course;
 use super::run::{COLD, Cluster, Event, Part, Stage, Work};
 use core::time::Duration;
 
 impl Cluster {
-    /// The first OSD with a cold drive fails, or the first of all. Its drives stay powered.
+    /// Fails the first OSD with a cold drive, or else the first OSD. Its drives stay powered.
     pub fn fail(&mut self) {
         let Course::Failure(failure) = self.run.course else { panic!("nothing fails in this run") };
         let failed = self.daemons.iter().position(|daemon| daemon.cold.is_some()).unwrap_or(0);
@@ -24,7 +23,7 @@ impl Cluster {
         self.send_again();
     }
 
-    /// The failed OSD counts as out: its groups are to be recovered.
+    /// Counts the failed OSD as out: its groups need recovery.
     pub fn out(&mut self) {
         for number in 0..self.groups.len() {
             if let Some(lost) = self.groups[number].lost {
@@ -42,7 +41,7 @@ impl Cluster {
         self.map.of_host(number, host, Some(failed)).expect("a host has another OSD")
     }
 
-    /// Recovery is reserved on the OSDs of a group, or not any more.
+    /// Reserves recovery on the OSDs of a group, or releases the reservation.
     fn reserve(&mut self, number: usize, target: usize, by: i32) {
         for osd in self.groups[number].osds.into_iter().chain([target]) {
             let daemon = &mut self.daemons[osd];
@@ -97,7 +96,7 @@ impl Cluster {
         failure.pace
     }
 
-    /// An object was read, and goes to the OSD that is to have it.
+    /// An object was read, and goes to the target OSD.
     pub fn pushed(&mut self, number: u32, part: Part) {
         let group = &self.groups[number as usize];
         let (Some(lost), Some(target)) = (group.lost, group.target) else { panic!("group {number} does not recover") };

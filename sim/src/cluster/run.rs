@@ -12,43 +12,43 @@ use model::{DriveId, Rng, Time, transfer_time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Each OSD has a manager of its own, of one drive.
+/// The drive number in an OSD's own manager, which has one drive.
 pub(super) const COLD: DriveId = DriveId(0);
 
-/// Whose work a part is.
+/// The work that a part belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
-    /// A read of a thread, in its attempt of that number.
+    /// A read of a thread, with its attempt number.
     Read { thread: u32, attempt: u32 },
     /// A write; the first replica passes it on to the others.
     Write { thread: u32, attempt: u32, first: bool },
-    /// An object is read to be copied to another OSD.
+    /// Reading an object that is copied to another OSD.
     Push { group: u32 },
-    /// It is written there.
+    /// Writing the object there.
     Take { group: u32 },
-    /// A copy is scrubbed: that of the object with this place in its group.
+    /// Scrubbing a copy of the object with this index in its group.
     Scrub { group: u32, index: u32 },
 }
 
-/// What a part needs next of a drive.
+/// The next need of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The object's record.
+    /// Read the object's record.
     Record,
-    /// The object.
+    /// Read or write the object.
     Object,
-    /// To be written to the cold drive.
+    /// Write the object to the cold drive.
     Migrate,
-    /// A commit.
+    /// Commit.
     Commit,
 }
 
-/// The part of a piece of work that one OSD does.
+/// One OSD's part of a piece of work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub work: Work,
     pub osd: Osd,
-    /// Of the replica, in the order of its group.
+    /// The position of the replica, in the order of its group.
     pub position: usize,
     pub object: u32,
     pub stage: Stage,
@@ -58,25 +58,25 @@ pub(super) struct Part {
 pub(super) enum Event {
     /// A thread sends its next request.
     Issue(u32),
-    /// A thread sends its request again, unless it has an answer of a later attempt.
+    /// A thread sends its request again, unless a later attempt exists.
     Resend(u32, u32),
-    /// A part has come to its OSD.
+    /// A part arrives at its OSD.
     Arrive(Part),
-    /// The processors are done with it.
+    /// The processors are done with a part.
     Processed(Part),
-    /// A drive is done with what it served.
+    /// A drive has served an access.
     Served(usize),
     /// A drive is at speed.
     Started(usize),
-    /// A replica of a write is on its drive.
+    /// A replica of a write is stored on its drive.
     Ack(u32, u32),
-    /// A thread has its answer.
+    /// A thread receives its answer.
     Reply(u32, u32),
     Tick,
     Interval,
     Fail,
     Out,
-    /// A group that recovers copies its next object.
+    /// A recovering group copies its next object.
     Recover(u32),
     End,
 }
@@ -88,12 +88,12 @@ pub(super) struct Daemon {
     pub cold: Option<usize>,
     pub manager: Option<SpinDownManager>,
     pub is_alive: bool,
-    /// Groups with it that are still to be recovered.
+    /// Groups on this OSD that are still to be recovered.
     pub reserved: u32,
     pub busy: Busy,
 }
 
-/// Whether an OSD scrubs, sends and takes objects: of one group each at a time.
+/// An OSD's activities; it scrubs, sends and receives for one group each at a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Busy {
     pub scrubs: bool,
@@ -106,19 +106,19 @@ pub(super) struct Busy {
 pub(super) struct Group {
     pub osds: [Osd; REPLICAS],
     pub objects: Vec<u32>,
-    /// The position that is missing.
+    /// The position of the missing replica.
     pub lost: Option<usize>,
-    /// The OSD that gets its objects.
+    /// The OSD that receives the lost replica's objects.
     pub target: Option<Osd>,
     pub answers_from: Time,
-    /// The objects of its recovery or scrub: those done or at work, those at work, all.
+    /// The objects of its recovery or scrub: those done or in progress, those in progress, all.
     pub next: usize,
     pub under_way: usize,
     pub end: usize,
 }
 
 impl Group {
-    /// The positions that are there; with that of the OSD that is being filled.
+    /// The positions that are present, including that of an OSD that is being filled.
     pub fn holders(&self) -> impl Iterator<Item = (usize, Osd)> + '_ {
         let held = move |position| match (self.lost == Some(position), self.target) {
             (true, target) => target.map(|target| (position, target)),
@@ -127,7 +127,7 @@ impl Group {
         (0..REPLICAS).filter_map(held)
     }
 
-    /// The position that answers reads: the first that is complete.
+    /// The position that answers reads: the first complete one.
     pub fn primary(&self) -> usize {
         usize::from(self.lost == Some(0))
     }
@@ -141,13 +141,13 @@ pub(super) struct Thread {
     pub object: u32,
     pub is_write: bool,
     pub at_work: bool,
-    /// Replicas whose acknowledgement is missing.
+    /// Outstanding acknowledgements of replicas.
     pub waits_for: u32,
-    /// Requests so far.
+    /// Requests sent so far.
     pub sent: u64,
 }
 
-/// The processors of a host: when each is free.
+/// The processors of a host: the time at which each becomes free.
 struct Cores(BinaryHeap<Reverse<Time>>);
 
 impl Cores {
@@ -184,7 +184,7 @@ pub(super) struct Cluster {
     pub out: ClusterOutcome,
 }
 
-/// Runs it.
+/// Executes a run.
 pub fn run(run: &ClusterRun) -> ClusterOutcome {
     let mut cluster = Cluster::new(run.clone());
     cluster.begin();
@@ -304,12 +304,12 @@ impl Cluster {
         self.out
     }
 
-    /// The group of an object.
+    /// The placement group of an object.
     pub fn group_of(&self, object: u32) -> usize {
         Rng::new(u64::from(object)).below(self.groups.len() as u64) as usize
     }
 
-    /// The time that so many bytes take on the way between two machines.
+    /// The time that this number of bytes takes between two machines.
     pub fn way(&self, bytes: u64) -> Duration {
         self.run.message + transfer_time(bytes, self.run.network_bytes_s)
     }
@@ -336,7 +336,7 @@ impl Cluster {
     fn processed(&mut self, part: Part) {
         self.in_system_changes(-1);
         if !self.daemons[part.osd].is_alive {
-            return; // its client sends it again
+            return; // the client sends it again
         }
         match part.work {
             Work::Read { .. } => self.begin_read(part),
@@ -346,13 +346,13 @@ impl Cluster {
         }
     }
 
-    /// Asks the drive that it concerns for the stage of a part.
+    /// Asks the drive that the part's stage concerns.
     pub fn ask(&mut self, part: Part) {
         let daemon = &self.daemons[part.osd];
         let is_on_cold = match part.stage {
             Stage::Record | Stage::Commit => false,
             Stage::Migrate => true,
-            // What is written is new, and lands hot.
+            // Written data is new, and is stored hot.
             Stage::Object => {
                 !matches!(part.work, Work::Write { .. } | Work::Take { .. })
                     && self.objects.is_cold(part.object, part.position)
@@ -401,7 +401,7 @@ impl Cluster {
         }
     }
 
-    /// The draw of a drive has changed.
+    /// The power draw of a drive has changed.
     fn draws(&mut self, number: usize) {
         let (drive, draw_mw) = (DriveId(number as u32), self.devices[number].draw_mw());
         self.meter.set(self.now, drive, draw_mw);
@@ -445,7 +445,7 @@ impl Cluster {
         }
     }
 
-    /// Whether `bytes` more fit onto the cold drive of `osd`; if so they are its.
+    /// True if `bytes` more fit onto the cold drive of `osd`; then they are reserved.
     pub fn takes_cold(&mut self, osd: Osd, bytes: u64) -> bool {
         let Some(cold) = self.daemons[osd].cold else { return false };
         let device = &mut self.devices[cold];

@@ -1,7 +1,7 @@
-//! Deep scrubs, and the migration that rides on them.
+//! Deep scrubs, and the migration that piggybacks on them.
 //!
-//! An OSD scrubs one group at a time. Of each object all replicas are read; a copy that its OSD's thermometer calls
-//! cold is in memory then, and is written to the cold drive, if that has room, without another read. The primary's
+//! An OSD scrubs one group at a time. A scrub reads all replicas of each object. A copy that the thermometer calls cold
+//! is in memory then, and is written to the cold drive without another read, if the drive has room. The primary's
 //! copies stay hot.
 
 use super::REPLICAS;
@@ -9,7 +9,7 @@ use super::run::{Cluster, Event, Part, Stage, Work};
 use engine::thermometer::Standing;
 
 impl Cluster {
-    /// The copies that scrubs before the run have moved.
+    /// Marks the copies that scrubs before the run have moved.
     pub fn migrate_before_the_run(&mut self) {
         for object in 0..self.objects.unscrubbed() {
             for position in 0..REPLICAS {
@@ -20,7 +20,7 @@ impl Cluster {
         }
     }
 
-    /// Whether a copy moves to the cold drive; if so its room there is taken.
+    /// True if a copy moves to the cold drive; then its space there is reserved.
     fn is_to_move(&mut self, object: u32, position: usize) -> bool {
         let osd = self.groups[self.group_of(object)].osds[position];
         let stays_hot = position == 0 || position == 1 && self.run.second_stays_hot;
@@ -32,7 +32,7 @@ impl Cluster {
         is_cold && self.takes_cold(osd, facts.bytes)
     }
 
-    /// All groups are to be scrubbed.
+    /// Scrubs all groups.
     pub fn begin_scrubs(&mut self) {
         let groups = self.groups.iter().enumerate().filter(|(_, group)| !group.objects.is_empty());
         self.to_scrub = groups.map(|(number, _)| number as u32).collect();
@@ -57,7 +57,7 @@ impl Cluster {
         self.to_scrub = waiting;
     }
 
-    /// The next chunk of a group's objects: each replica reads one after the other.
+    /// Scrubs the next chunk of a group's objects: each replica reads them one after the other.
     fn scrub_next(&mut self, number: u32) {
         let group = &mut self.groups[number as usize];
         let first = group.next;
@@ -92,7 +92,7 @@ impl Cluster {
         }
     }
 
-    /// A copy was read, or is where it belongs. While what is cold is written, the next one is read.
+    /// A copy was read, or is where it belongs. While a cold copy is written, the next copy is read.
     pub fn scrub_stage_ended(&mut self, number: u32, index: u32, part: Part) {
         let group = &self.groups[number as usize];
         let next = index as usize + 1;

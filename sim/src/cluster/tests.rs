@@ -1,4 +1,4 @@
-//! A small cluster: what a cold OSD must and must not do.
+//! A small cluster: the required and the forbidden actions of a cold OSD.
 
 use super::*;
 use crate::Sizes;
@@ -17,7 +17,7 @@ const fn seconds(seconds: u64) -> Duration {
 /// Half of the objects have this length, which no rule calls cold.
 const SMALL: u64 = 10_000;
 
-/// Three hosts of four drives, all of which are cold OSDs' if `cold` is two.
+/// Three hosts of four drives. With `cold_osds` = 2, all drives belong to cold OSDs.
 fn small(cold_osds: u32, course: Course) -> ClusterRun {
     let rule = Rule {
         is: Temperature::Cold,
@@ -106,7 +106,7 @@ fn a_read_of_a_cold_copy_is_sent_on_to_the_primary() {
         run(&any)
     };
     let (cold, vanilla) = (any(2), any(0));
-    // A tenth of the reads is of the oldest 92 %; the 1,600 of these that were older than two minutes are 43 % of them
+    // A tenth of the reads is for the oldest 92 %; the 1,600 of these that were older than two minutes are 43 % of them
     // at first and 30 % in the end, three of four of them are large, and two of three reads go to a secondary.
     let share = cold.redirected as f64 / cold.reads as f64;
     assert!((0.1 * 0.3 * 0.67 * 0.65..0.1 * 0.43 * 0.67 * 0.85).contains(&share), "{share}");

@@ -1,6 +1,6 @@
 //! The measures of a trace's answers, by the same rules on both sides.
 //!
-//! A read counts when it is over, if that falls into the time measured; those of the first visits do not count.
+//! A read counts if it ends within the measured time; reads that end before the measurement do not count.
 
 use super::trace::{Answers, ReadMoments, Trace, TracedRead};
 use serde::Serialize;
@@ -55,7 +55,7 @@ impl Measure {
         }
     }
 
-    /// Its value of a run.
+    /// Its value for a run.
     pub fn of(self, trace: &Trace, answers: &Answers) -> f64 {
         let span_s = answers.to.since(trace.from).as_secs_f64().max(1e-9);
         let answered = || counted(trace, answers).filter(|(_, moments)| !moments.refused);
@@ -75,7 +75,7 @@ impl Measure {
     }
 }
 
-/// The reads that were over in the time measured.
+/// The reads that ended within the measured time.
 fn counted<'a>(
     trace: &'a Trace,
     answers: &'a Answers,
@@ -84,7 +84,7 @@ fn counted<'a>(
     all.filter(|(_, moments)| moments.ended.is_some_and(|ended| trace.from <= ended && ended <= answers.to))
 }
 
-/// The mean of the durations that are known, in seconds; 0 without any.
+/// The mean of the known durations, in seconds; 0 without any.
 fn mean_s(durations: impl Iterator<Item = Option<Duration>>) -> f64 {
     let (sum, count) =
         durations.flatten().fold((0.0, 0.0), |(sum, count), span| (sum + span.as_secs_f64(), count + 1.0));

@@ -5,7 +5,8 @@ use super::trace::{Answers, Case, Feed, Load, Trace};
 use crate::point::half_width;
 use serde::Serialize;
 
-/// The largest deviation of the means with which a row is met, as a share of the simulator's; a percentage, in points.
+/// The largest deviation of the means at which a row agrees, as a share of the simulator's mean; a percentage, in
+/// points.
 const NEAR: f64 = 0.05;
 const NEAR_POINTS: f64 = 2.0;
 
@@ -25,39 +26,39 @@ pub struct Compared {
     pub case: String,
     /// The measure.
     pub measure: Measure,
-    /// The simulator's.
+    /// The simulator's value.
     pub simulator: Estimate,
-    /// The server's.
+    /// The server's value.
     pub server: Estimate,
-    /// The deviation of the server's mean from the simulator's: as a share of it, or in points of a percentage.
+    /// The deviation of the server's mean from the simulator's, as a share of the latter; for percentages, in points.
     pub deviation: f64,
     /// True if the means are near each other, or their confidence intervals overlap.
     pub agrees: bool,
-    /// Reads of the burst, or reads a second; which of the two.
+    /// Reads of the burst, or reads per second (see `is_burst`).
     pub load: f64,
     /// True for a burst.
     pub is_burst: bool,
-    /// The way of the bytes on the server's side.
+    /// The path of the bytes on the server's side.
     pub feed: Feed,
 }
 
 /// All rows of a cross-validation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Case by case.
+    /// The rows, case by case.
     pub rows: Vec<Compared>,
 }
 
 impl Comparison {
-    /// Adds the rows of `case`, whose runs are given by trace, simulator's answers and server's.
+    /// Adds the rows of `case`; each of its runs has a trace, the simulator's answers and the server's.
     pub fn add(&mut self, case: &Case, runs: &[(Trace, Answers, Answers)]) {
         assert!(!runs.is_empty(), "a case has a run");
-        // A recall is several operations, none of which is the read.
+        // A recall is several operations; none of them is the read.
         let has = |measure: &Measure| *measure != Measure::Service || !matches!(case.feed, Feed::Spool(_));
         self.rows.extend(Measure::ALL.into_iter().filter(has).map(|measure| compared(case, measure, runs)));
     }
 
-    /// How many rows agree.
+    /// The number of rows that agree.
     pub fn agreeing(&self) -> usize {
         self.rows.iter().filter(|row| row.agrees).count()
     }
@@ -96,7 +97,7 @@ mod tests {
     use engine::DriveList;
     use model::{GroupId, Time};
 
-    /// A run of one read that takes so many seconds.
+    /// A run of one read that takes this number of seconds.
     fn answers(seconds: u64) -> (Trace, Answers) {
         let at = Time::from_secs(1_000);
         let read = TracedRead { at, blob: 0, group: GroupId(0), drives: DriveList::new(), bytes: 1_000_000_000 };

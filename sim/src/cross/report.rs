@@ -80,7 +80,7 @@ impl Comparison {
     }
 }
 
-/// Everything on one page. `command` is what makes it again.
+/// Everything on one page. `command` is the command that makes the page.
 pub fn page(comparison: &Comparison, command: &str) -> Page {
     let mut sections = vec![
         Section::Words(ABOUT.to_owned()),

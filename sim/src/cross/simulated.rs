@@ -8,7 +8,7 @@ use engine::{Outcome, Rack};
 use model::{BlobId, OpId, Time};
 use std::collections::BTreeMap;
 
-/// Answers `trace` by the simulator, under `seed`.
+/// Answers `trace` with the simulator, under `seed`.
 ///
 /// # Errors
 /// [`LayoutError`] if the rack has no layout.
@@ -23,11 +23,11 @@ pub fn simulate(case: &Case, trace: &Trace, seed: u64) -> Result<Answers, Layout
     Ok(Simulated { world, reads, open: BTreeMap::new() }.play(trace))
 }
 
-/// A run under way.
+/// A run in progress.
 struct Simulated {
     world: World,
     reads: Vec<ReadMoments>,
-    /// The place in the trace of each read that is not over.
+    /// The index in the trace of each unfinished read.
     open: BTreeMap<OpId, usize>,
 }
 
@@ -55,7 +55,7 @@ impl Simulated {
         self.end(before.unwrap_or_default(), trace.from)
     }
 
-    /// Begins to measure.
+    /// Begins the measurement.
     fn begin(&mut self, from: Time) -> Counted {
         self.world.run_until(from);
         self.world.meter().restart(from);

@@ -1,7 +1,7 @@
 //! Cases, their traces, and the answers to a trace.
 //!
-//! Invariants: a trace has the moments and places of all reads, so that nothing is left to whoever answers it but how
-//! long that takes; the same case and seed make the same trace.
+//! Invariants: a trace has the times and places of all reads, so the answering side decides only how long they take;
+//! the same case and seed make the same trace.
 
 use crate::chance::poisson_gap;
 use crate::experiment::pelican_policy;
@@ -13,25 +13,25 @@ use model::{GroupId, RackSpec, Rng, Time};
 use serde::Serialize;
 use std::time::Duration;
 
-/// The blobs that stand for those that are stored.
+/// The number of blobs that represent the stored ones.
 const STORED_BLOBS: u32 = 24_000;
 
-/// When the load begins: later than the last group of any rack here is initialised.
+/// The time when the load begins, later than the initialisation of the last group of any rack here.
 const LOAD_BEGINS: Time = Time::from_secs(900);
 
-/// How long a server's scheduler waits for who may ask again.
+/// The time that a server's scheduler waits for the next read of the same client.
 const ANTICIPATION: Duration = Duration::from_secs(2);
 
 /// A load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// So many reads, each at a random moment of this span; measured until all are answered.
+    /// This number of reads, each at a random time of this span; measured until all are answered.
     Burst(u32, Duration),
-    /// Reads at this mean rate a second: for so long before, and for so long while it is measured.
+    /// Reads at this mean rate per second: the unmeasured time before, and the measured time.
     Poisson(f64, Duration, Duration),
 }
 
-/// A question to both sides.
+/// A case for both sides.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The rack.
@@ -42,26 +42,26 @@ pub struct Case {
     pub load: Load,
     /// The length of each blob; each read takes a whole one.
     pub blob_bytes: u64,
-    /// The way of the bytes from the drives to a client, on the server's side.
+    /// The path of the bytes from the drives to a client, on the server's side.
     pub feed: Feed,
 }
 
-/// The way of the bytes from the drives to a client, on the server's side. The simulator knows one: as they come.
+/// The path of the bytes from the drives to a client, on the server's side. The simulator has only one: as they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Feed {
-    /// As they come; payload is left out.
+    /// As they come, without payload.
     PayloadLeftOut,
-    /// As they come, and checked.
+    /// As they come, with payload that is checked.
     Direct,
-    /// By way of a spool of so many bytes, in segments, as a GET's.
+    /// Through a spool of this number of bytes, in segments, like a GET.
     Spool(u64),
 }
 
 /// A read of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracedRead {
-    /// When it is issued.
+    /// The time when it is issued.
     pub at: Time,
     /// The number of its blob.
     pub blob: u64,
@@ -69,29 +69,29 @@ pub struct TracedRead {
     pub group: GroupId,
     /// The drive of each of the blob's stacks, in stack order.
     pub drives: DriveList,
-    /// Bytes.
+    /// The length of the read.
     pub bytes: u64,
 }
 
 /// The reads of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// In the order of their moments.
+    /// In order of time.
     pub reads: Vec<TracedRead>,
-    /// The beginning of what is measured.
+    /// The beginning of the measurement.
     pub from: Time,
-    /// Its end; `None` is the last answer.
+    /// The end of the measurement; `None` is the last answer.
     pub until: Option<Time>,
 }
 
-/// The moments of a read.
+/// The times of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadMoments {
-    /// When it was taken out of its queue.
+    /// The time when it left its queue.
     pub picked: Option<Time>,
-    /// When its client had the first bytes.
+    /// The time when its client received the first bytes.
     pub first_byte: Option<Time>,
-    /// When it was over, if it was before the end.
+    /// The time when it ended, if it ended before the end of the run.
     pub ended: Option<Time>,
     /// True if it was refused or failed.
     pub refused: bool,
@@ -100,19 +100,19 @@ pub struct ReadMoments {
 /// The outcome of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers {
-    /// The moments of each read, in the order of the trace.
+    /// The times of each read, in the order of the trace.
     pub reads: Vec<ReadMoments>,
-    /// Drives started in the time measured.
+    /// Drive starts in the measured time.
     pub spin_ups: u64,
-    /// Energy that all drives used in the time measured, in millijoules.
+    /// Energy that all drives used in the measured time, in millijoules.
     pub energy_mj: u64,
-    /// The end of what was measured.
+    /// The end of the measurement.
     pub to: Time,
 }
 
 impl Case {
-    /// The operator's settings: those of Pelican's evaluation; and where reads come in segments, a server's for those
-    /// that follow each other.
+    /// The operator's settings: those of Pelican's evaluation; if reads come in segments, with a server's settings for
+    /// reads that follow each other.
     pub fn policy(&self) -> RackPolicy {
         let mut policy = pelican_policy(self.rack.profile.starts_per_day());
         if matches!(self.feed, Feed::Spool(_)) {
@@ -121,7 +121,7 @@ impl Case {
         policy
     }
 
-    /// Its name: rack, load and the size of reads.
+    /// The name of the case: rack, load and read size.
     pub fn name(&self) -> String {
         let load = match self.load {
             Load::Burst(reads, _) => format!("burst of {reads}"),
@@ -136,7 +136,7 @@ impl Case {
         }
     }
 
-    /// Its reads under `seed`.
+    /// The reads of the case under `seed`.
     ///
     /// # Errors
     /// [`LayoutError`] if the rack has no layout.
@@ -158,7 +158,7 @@ impl Case {
         Stored::in_groups(&self.rack, layout, STORED_BLOBS, 1_000, &mut rng)
     }
 
-    /// The beginning and the end of what is measured, and the moments of all reads.
+    /// The beginning and the end of the measurement, and the times of all reads.
     fn moments(&self, seed: u64) -> (Time, Option<Time>, Vec<Time>) {
         let mut rng = Rng::for_thing(seed, u64::from_le_bytes(*b"arrivals"));
         match self.load {

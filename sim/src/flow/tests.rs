@@ -1,4 +1,4 @@
-//! Flows over shared links: what each may take, and that no link carries more than it can.
+//! Flows over shared links: their shares, and that no link carries more than it can.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! A repartition job, as it is asked for: how much data, how it lies, how its output falls, who decides.
+//! The description of a repartition job: the amount of data, its distribution, that of its output, and the method.
 
 use super::hardware::Groups;
 use crate::chance::zipf_shares;
@@ -11,14 +11,14 @@ use model::{ClassId, RackSpec, SpecError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The class that jobs are on.
+/// The class of all jobs.
 pub(super) const CLASS: ClassId = ClassId(0);
 
-/// Who decides the visits.
+/// The method that decides the visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// Whatever the planner chooses, and chooses again.
+    /// The planner's choice, revised during the job.
     Planner,
     /// The paper's baseline.
     Baseline,
@@ -26,18 +26,18 @@ pub enum Method {
     Buffpack,
     /// The paper's OffPack.
     Offpack,
-    /// Ours: OffPack, with the buffer filled for as few targets as can be.
+    /// Our own: OffPack, with the buffer filled for as few targets as possible.
     Fillpack,
-    /// Ours, with the window that fits.
+    /// Our own, with the window that fits.
     Tourpack,
 }
 
 impl Method {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 6] =
         [Self::Planner, Self::Baseline, Self::Buffpack, Self::Offpack, Self::Fillpack, Self::Tourpack];
 
-    /// As scenarios write it.
+    /// The word for it in scenarios.
     pub fn word(self) -> &'static str {
         match self {
             Self::Planner => "planner",
@@ -49,7 +49,7 @@ impl Method {
         }
     }
 
-    /// The strategy that is forced by it.
+    /// The strategy that it forces.
     pub(super) fn forced(self, terms: &Terms, memory_bytes: u64, groups: usize) -> Option<Choice> {
         let [baseline, buffpack, offpack, fillpack, tourpack] = Choice::candidates(terms, memory_bytes, groups);
         match self {
@@ -63,12 +63,12 @@ impl Method {
     }
 }
 
-/// Reads by clients of the class, at random moments, of any of its groups with equal chance.
+/// Clients' reads from the class, at random times, from each of its groups with equal chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reads {
-    /// The mean time between two; above 0.
+    /// The mean time between two reads; above 0.
     pub mean_gap: Duration,
-    /// The size of each.
+    /// The size of each read.
     pub bytes: u64,
 }
 
@@ -89,23 +89,23 @@ pub struct Repartition {
     pub alpha: Alpha,
     /// The skew of the input over the groups: s of Zipf's law, in thousandths.
     pub input_skew_permille: u32,
-    /// The skew of the output over them.
+    /// The skew of the output over the groups, in the same form.
     pub output_skew_permille: u32,
-    /// Who decides.
+    /// The method that decides the visits.
     pub method: Method,
-    /// The most that one operation moves; `None` is all that the planner asks for at once.
+    /// The maximum that one operation moves; `None` is everything that the planner requests at once.
     pub operation_bytes: Option<u64>,
-    /// The clients' reads meanwhile.
+    /// The clients' reads during the job.
     pub reads: Option<Reads>,
-    /// One run for each; at least one.
+    /// The seeds, at least one; each gives one run.
     pub seeds: Vec<u64>,
 }
 
 impl Repartition {
-    /// The paper's Table III, decided by `method`, in groups that are made up.
+    /// The paper's Table III, decided by `method`, on synthetic groups.
     ///
     /// # Errors
-    /// [`SpecError`] if there are no such groups.
+    /// [`SpecError`] if the groups are not valid.
     pub fn paper(groups: &Groups, method: Method) -> Result<Self, SpecError> {
         let rack = groups.rack()?;
         let mut policy = crate::experiment::pelican_policy(rack.profile.starts_per_day());
@@ -126,13 +126,13 @@ impl Repartition {
         })
     }
 
-    /// The costs of the class's hardware by the rack's description. What is written is read back where the policy says
-    /// so, and takes as long again.
+    /// The costs of the class's hardware by the rack's description. If the policy asks for it, written data is read
+    /// back, which takes the same time again.
     pub fn terms(&self) -> Terms {
         Terms::of(&self.rack, self.policy.write_read_back)
     }
 
-    /// The accounting of the job before it begins, over so many groups.
+    /// The accounting of the job before it begins, over this number of groups.
     pub fn accounting(&self, groups: usize) -> Accounting {
         Accounting::new(self.input_bytes(groups), self.memory_bytes, self.alpha)
     }
@@ -147,14 +147,14 @@ impl Repartition {
         Expected { alpha: self.alpha, shares: shared_out(1 << 40, self.output_skew_permille, groups) }
     }
 
-    /// The same for the formulas.
+    /// The same job for the formulas.
     pub fn question(&self, groups: usize) -> Question {
         let (data_bytes, memory_bytes) = (self.data_bytes, self.memory_bytes);
         Question { data_bytes, memory_bytes, groups, alpha: self.alpha, terms: self.terms() }
     }
 }
 
-/// `whole` over so many groups by Zipf's law; what rounding leaves goes to the first.
+/// Divides `whole` over this number of groups by Zipf's law; the first group gets the rounding remainder.
 fn shared_out(whole: u64, skew_permille: u32, groups: usize) -> Vec<u64> {
     let mut parts: Vec<u64> = if skew_permille == 0 {
         vec![whole / groups as u64; groups]
@@ -166,7 +166,7 @@ fn shared_out(whole: u64, skew_permille: u32, groups: usize) -> Vec<u64> {
     parts
 }
 
-/// The reason why a job cannot be run.
+/// The reason why a job cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepartitionError {
     /// The rack has no layout.
@@ -178,7 +178,7 @@ pub enum RepartitionError {
     /// No seed was given.
     #[error("a job needs at least one seed")]
     NoSeed,
-    /// There is nothing to do, or nothing to do it with.
+    /// There is nothing to do, or no means to do it.
     #[error("a job needs data, memory, and reads that do not all come at once")]
     Nothing,
     /// The rack refused an operation.

@@ -1,8 +1,8 @@
-//! Groups that a scenario makes up: one class of K groups, one of which is awake at a time, all alike.
+//! Synthetic groups of a scenario: one class of K equal groups; one group is awake at a time.
 //!
-//! The paper of BuffPack and OffPack knows of a rack no more than K, T_sw, T_sk and the rate of a group. Here is the
-//! smallest rack with these: two drives of data and one of redundancy a group, under one hard limit that carries one
-//! group. A switch is the spin-up alone; what else takes time in a rack that is described takes none.
+//! For the paper of BuffPack and OffPack, a rack is only K, T_sw, T_sk and the rate of a group. This is the smallest
+//! rack with these: two data drives and one redundancy drive per group, under one hard limit that allows one awake
+//! group. A switch is the spin-up alone; everything else that takes time in a described rack takes none.
 
 use model::{
     Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, FailureDomains, HeavyLoad, RackDraft,
@@ -13,14 +13,14 @@ use std::time::Duration;
 /// The groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
-    /// K: how many; above 0.
+    /// K: the number of groups; above 0.
     pub groups: u32,
-    /// T_sw: from one to another.
+    /// T_sw: the time to switch from one group to another.
     pub switch: Duration,
-    /// By how much a drive's start is shorter or longer than that, at most, in thousandths of it; the last drive of a
-    /// group ends the switch.
+    /// The maximum deviation of a drive's start from that time, in thousandths of it; the last drive of a group ends
+    /// the switch.
     pub spread_permille: u32,
-    /// T_sk: before each transfer.
+    /// T_sk: the seek time before each transfer.
     pub seek: Duration,
     /// The rate of a group, in payload bytes/s.
     pub bytes_per_s: u64,
@@ -28,7 +28,7 @@ pub struct Groups {
 
 const DATA: u8 = 2;
 const PARITY: u8 = 1;
-/// The largest drive that a rack may have: no group of these is ever full.
+/// The maximum size of a drive in a rack: no synthetic group is ever full.
 const CAPACITY_BYTES: u64 = 1_000_000_000_000_000;
 
 impl Groups {
@@ -44,7 +44,7 @@ impl Groups {
     /// The rack of these groups.
     ///
     /// # Errors
-    /// [`SpecError`] if there is no such rack: a rate too small to be divided, a span of days.
+    /// [`SpecError`] if there is no valid rack: the rate is too small to divide, or a span takes days.
     pub fn rack(&self) -> Result<RackSpec, SpecError> {
         let each = u32::from(DATA + PARITY);
         let drive = |index: u32| DriveSpec {
@@ -87,7 +87,7 @@ impl Groups {
             unmount: nothing,
             spin_down: nothing,
             watts: Watts { standby_mw: 1_560, spin_up_mw: 21_530, active_mw: 9_420 },
-            // As many starts as the job wants: the paper counts none.
+            // An unlimited number of starts: the paper counts none.
             rated_starts: u32::MAX,
             life_years: 1,
         }

@@ -1,8 +1,8 @@
-//! One run of a job: the rack's steps as operations of the rack, with clients beside them.
+//! One run of a job: the job's steps as operations of the rack, with clients beside them.
 //!
-//! The engine decides, here as in the server: it gives out the steps, holds them back while something stands in their
-//! way, and withdraws what is queued when a client wakes another group where there is something to do. A step is one
-//! operation, or several if their size is limited: so 100 TB take no more events than they take visits.
+//! The engine decides, here as in the server: it issues the steps, delays them while something blocks them, and
+//! withdraws queued steps when a client wakes another group that has work for the job. A step is one operation, or
+//! several if their size is limited: so 100 TB take only as many events as visits.
 
 use super::asked::{CLASS, Repartition, RepartitionError};
 use crate::chance::poisson_gap;
@@ -19,7 +19,7 @@ use model::{Attempt, BlobId, DriveId, GroupId, OpId, Rng, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The only job there is.
+/// The only job.
 const JOB: JobId = JobId(1);
 
 /// Measurements of one run.
@@ -40,7 +40,8 @@ pub(super) struct Measurements {
 }
 
 impl Repartition {
-    /// The job as it begins: it is known how the input lies, and output is expected to fall to all groups alike.
+    /// The job at its beginning: the distribution of the input is known, and output is expected to be equal for all
+    /// groups.
     pub(super) fn spec(&self, groups: &[GroupId]) -> Result<JobSpec, RepartitionError> {
         let terms = self.terms();
         let part = Part {
@@ -50,7 +51,7 @@ impl Repartition {
             shares: vec![1; groups.len()],
         };
         let forced = self.method.forced(&terms, self.memory_bytes, groups.len());
-        // A byte of input is the smallest piece that a fluid has.
+        // A byte of input is the smallest piece of the fluid.
         let byte_becomes = self.alpha.output.div_ceil(self.alpha.input.max(1));
         let spec = JobSpec {
             parts: vec![part],
@@ -73,7 +74,7 @@ impl Repartition {
 pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Measurements, RepartitionError> {
     let judge = Some(TraceCheck::new(&what.rack, layout, &what.policy));
     let rack = Rack::new(what.rack.clone(), layout.clone(), what.policy.clone(), seed);
-    // The paper's T_sk is the time from one operation to the next, however often heads move.
+    // The paper's T_sk is the time from one operation to the next, regardless of the number of head movements.
     let setting = Setting { judge, network: Some(what.network), one_seek: true, ..Setting::default() };
     let groups = layout.classes[CLASS.index()].clone();
     let stacks = what.rack.code.stacks();
@@ -102,12 +103,12 @@ pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Meas
     Ok(run.measurements())
 }
 
-/// A step in hand, and the operation of it that is under way.
+/// A step in progress, with its current operation.
 struct SimulatedStep {
     attempt: Attempt,
     order: Order,
     room_bytes: u64,
-    /// Bytes that were moved so far.
+    /// Bytes moved so far.
     moved: u64,
     op: OpId,
     /// Bytes that `op` moves.
@@ -121,22 +122,22 @@ struct JobRun<'a> {
     groups: Vec<GroupId>,
     /// The drives of a blob in each group.
     drives: Vec<Vec<DriveId>>,
-    /// When the next client comes.
+    /// The time of the next client's read.
     next_read: Time,
     arrivals: Rng,
     keys: Rng,
     clients: Clients,
-    /// The blobs of each run that lies offloaded, by the group it lies on and its destination, with the bytes that are
-    /// still to be read of each.
+    /// The blobs of each offloaded run, by the group that stores it and its destination, with the bytes of each blob
+    /// that are still to be read.
     runs: BTreeMap<(GroupId, GroupId), VecDeque<(BlobId, u64)>>,
     step: Option<SimulatedStep>,
-    /// The group of the last operation that was carried out.
+    /// The group of the last successful operation.
     at: Option<GroupId>,
     free_rides: u64,
     /// Bytes that the job has read and written.
     moved: [u64; 2],
     peak_offloaded_bytes: u64,
-    /// Why an operation was refused last.
+    /// The reason of the last refused operation.
     refused: Option<Rejection>,
     end: Option<JobEnd>,
 }
@@ -166,7 +167,7 @@ impl JobRun<'_> {
                 self.world.report_job(JOB, JobEvent::Planned(Box::new(spec)));
             }
             JobAction::Step { attempt, order, room_bytes, .. } => {
-                // Somebody else woke the group that it goes on with.
+                // Another operation woke the group with which the job continues.
                 let free = self.awake() == order.group() && self.at.is_some() && self.at != order.group();
                 self.free_rides += u64::from(free);
                 let step = SimulatedStep { attempt, order, room_bytes, moved: 0, op: OpId(0), op_bytes: 0 };
@@ -197,7 +198,7 @@ impl JobRun<'_> {
         self.step = Some(step);
     }
 
-    /// The next operation of a step, and how many bytes it moves.
+    /// The next operation of a step, and the number of bytes that it moves.
     fn work(&self, step: &SimulatedStep) -> (Work, u64) {
         let most = self.what.operation_bytes.unwrap_or(u64::MAX);
         match step.order {
@@ -206,7 +207,7 @@ impl JobRun<'_> {
                 let fits = self.apportion.input_for(step.room_bytes);
                 self.read(group, bytes.min(fits).min(most))
             }
-            // The pieces of a run lie between those of others: each is read by itself.
+            // The pieces of a run are between those of other runs, so each piece is read separately.
             Order::Refill { on, target, bytes } => {
                 let run = self.runs.get(&(on, target));
                 let piece = run.and_then(|run| run.front()).map_or(u64::MAX, |(_, left)| *left);
@@ -220,7 +221,7 @@ impl JobRun<'_> {
 
     fn read(&self, group: GroupId, bytes: u64) -> (Work, u64) {
         let at = self.number(group);
-        // Of what is read its group and its drives matter, and not its name.
+        // Only the group and the drives of a read matter, not its blob.
         (Work::Read { blob: BlobId::NONE, group, drives: self.drives[at].as_slice().into(), bytes }, bytes)
     }
 
@@ -233,7 +234,7 @@ impl JobRun<'_> {
         self.groups.iter().position(|known| *known == group).expect("a group of the class")
     }
 
-    /// Takes note of operations that have ended; whether one of the job's was among them.
+    /// Collects operations that have ended; true if one of them was the job's.
     fn take_ended(&mut self) -> bool {
         let mut of_job = None;
         for ended in self.world.take_ended() {
@@ -249,7 +250,7 @@ impl JobRun<'_> {
         true
     }
 
-    /// An operation of the step has ended, and with it the step, unless there is more of a run to be read.
+    /// An operation of the step has ended. The step ends with it, unless more of a run is still to be read.
     fn operation_ended(&mut self, mut step: SimulatedStep, ended: &Ended) {
         match ended.outcome {
             Outcome::Read | Outcome::Written { .. } => {
@@ -307,7 +308,8 @@ impl JobRun<'_> {
         self.planner().map(|planner| planner.accounting(CLASS))
     }
 
-    /// So much of a run was read back: blobs of which nothing is left are dead, and removed while their group is awake.
+    /// Counts `bytes` of a run as read back: blobs without remaining bytes are dead, and removed while their group is
+    /// awake.
     fn free_run(&mut self, run: (GroupId, GroupId), mut bytes: u64) {
         let Some(blobs) = self.runs.get_mut(&run) else { return };
         while bytes > 0
@@ -324,7 +326,7 @@ impl JobRun<'_> {
         assert!(bytes == 0, "{bytes} bytes were read back that never lay there");
     }
 
-    /// Lets the next thing happen, which may be a client.
+    /// Lets the next event happen, which may be a client's read.
     fn pass_some(&mut self) {
         if self.world.step_until(self.next_read) {
             return;
@@ -346,7 +348,7 @@ impl JobRun<'_> {
         self.next_read = after + poisson_gap(reads.mean_gap, &mut self.arrivals);
     }
 
-    /// Everything is delivered that came out of the input, and nothing else.
+    /// Asserts that exactly the output of the input is delivered.
     fn assert_delivered(&self) {
         let accounting = self.accounting().expect("a job that has ended is known until it is closed");
         assert!(accounting.done(), "a job ended before all output was delivered");

@@ -1,4 +1,4 @@
-//! Measurements of a job, beside the models.
+//! The measurements of a job, with the forecasts of the models.
 
 use super::asked::{Method, Repartition};
 use super::job::Measurements;
@@ -11,46 +11,47 @@ use engine::repartition::formulas::{
 use engine::repartition::{Choice, Expected};
 use serde::{Deserialize, Serialize};
 
-/// A job: what it took, on average over the seeds, and what was foretold.
+/// The results of a job, as means over the seeds, and the forecasts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repartitioned {
     /// The strategy at the end, in the last run.
     pub strategy: Choice,
-    /// Changes of it by the planner.
+    /// Changes of strategy by the planner.
     pub changes: f64,
-    /// From the first operation until everything was home.
+    /// Hours from the first operation until all output was delivered.
     pub hours: f64,
-    /// The part of it in which the class waited for a group to rest and another one to wake, whoever wanted it.
+    /// The part of it in which the class waited for a group to rest and another one to wake, for clients or for the
+    /// job.
     pub switching_hours: f64,
-    /// Groups that were woken for the job, as the rack counts them; the first one counts.
+    /// Groups woken for the job, as the rack counts them, including the first.
     pub switches: f64,
-    /// Groups that clients woke meanwhile.
+    /// Groups woken by clients during the job.
     pub client_wakes: f64,
-    /// Of those, how many the job went on with, instead of the one that it had asked for.
+    /// The number of those with which the job continued, instead of the group that it had requested.
     pub free_rides: f64,
-    /// By how many switches fewer than foretold the job took; less than 0 if clients cost it more than they saved.
+    /// The forecast switches minus the actual ones; negative if clients cost the job more switches than they saved.
     pub switches_saved: f64,
     /// Payload bytes read: input, and runs read back.
     pub bytes_read: u64,
-    /// Payload bytes written: home, and offloaded.
+    /// Payload bytes written: delivered, and offloaded.
     pub bytes_written: u64,
-    /// The most that lay offloaded on any one group.
+    /// The maximum of offloaded bytes on any one group.
     pub peak_offloaded_bytes: u64,
-    /// By the paper's formula, (1), (6) or (7); none for what is not in the paper.
+    /// By the paper's formula (1), (6) or (7); `None` for a strategy that is not in the paper.
     pub model_hours: Option<f64>,
-    /// By the formula that knows skew, and what the paper's leaves out; none for OffPack and TourPack.
+    /// By the formula with skew and the terms that the paper's leaves out; `None` for OffPack and TourPack.
     pub better_model_hours: Option<f64>,
-    /// By cost simulation: the strategy run as a fluid, without a rack.
+    /// By cost simulation: the strategy runs as a fluid, without a rack.
     pub simulated_hours: f64,
-    /// The lower bound of all strategies; known where output falls to all groups alike.
+    /// The lower bound of all strategies; known if all groups receive equal output.
     pub bound_hours: Option<f64>,
     /// The clients' times to the first byte.
     pub ttfb_s: Summary,
     /// The share of client reads that were refused.
     pub reject_rate: f64,
-    /// Events that the engine was given, over all seeds.
+    /// Events reported to the engine, over all seeds.
     pub events: u64,
-    /// For each seed, a number that is the same whenever the same happened.
+    /// The trace hash of each seed's run.
     pub trace_hashes: Vec<u64>,
 }
 
@@ -107,7 +108,7 @@ pub(crate) fn paper_s(choice: Choice, question: &Question) -> Option<f64> {
 }
 
 impl Repartition {
-    /// The formula that knows skew for the strategy `choice`, in seconds.
+    /// The formula with skew for the strategy `choice`, in seconds.
     fn better_model_s(&self, choice: Choice, question: &Question) -> Option<f64> {
         let [input, output] = [self.input_skew_permille, self.output_skew_permille]
             .map(|skew| zipf_shares(question.groups, skew).collect::<Vec<_>>());
@@ -120,7 +121,7 @@ impl Repartition {
         }
     }
 
-    /// The strategy that it begins with. The planner knows how the input lies and not how the output falls.
+    /// The strategy at the beginning. The planner knows the distribution of the input, but not that of the output.
     fn begins_with(&self, groups: usize) -> Choice {
         let terms = self.terms();
         match self.method {

@@ -2,7 +2,7 @@
 
 use super::figure::{Axis, Scale};
 
-/// An axis that is laid out: positions are values for a linear axis and their logarithms for a logarithmic one.
+/// An axis with its layout: positions are values on a linear axis and their logarithms on a logarithmic one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Laid {
     pub from: f64,
@@ -44,14 +44,14 @@ impl Laid {
         laid
     }
 
-    /// The position of `value`, if it can be shown.
+    /// The position of `value`, if it is on the axis.
     pub fn at(&self, value: f64) -> Option<f64> {
         let at = position(self.scale, value)?;
         let slack = (self.to - self.from) * 1e-6;
         (at >= self.from - slack && at <= self.to + slack).then_some(at)
     }
 
-    /// Drops labels that would run into the one before.
+    /// Drops labels that would overlap the label before.
     fn thin(&mut self, room: LabelRoom) {
         let pixels = |at: f64| (at - self.from) / (self.to - self.from) * room.pixels;
         let mut end = f64::NEG_INFINITY;
@@ -69,11 +69,11 @@ impl Laid {
 /// The space for labels along an axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LabelRoom {
-    /// Its length.
+    /// The length of the axis.
     pub pixels: f64,
-    /// True if labels stand side by side, so that their length counts; false if one stands above the other.
+    /// True if labels are side by side, so their length counts; false if one is above the other.
     pub side_by_side: bool,
-    /// True if the first value stays clear of the beginning.
+    /// True if the first value needs a margin to the beginning of the axis.
     pub margin: bool,
 }
 
@@ -90,12 +90,12 @@ fn position(scale: Scale, value: f64) -> Option<f64> {
     }
 }
 
-/// The least value of a linear axis, as a share of the greatest, from which on it does not begin at 0: values so near
-/// each other could not be told apart.
+/// The least value of a linear axis that does not begin at 0, as a share of the greatest: values this close to each
+/// other would look equal.
 const NEAR_EACH_OTHER: f64 = 0.6;
 
-/// The range of the values that can be shown; a linear axis begins at 0 unless a value lies below, or all are far from
-/// it.
+/// The range of the values that can be shown; a linear axis begins at 0 unless a value is negative, or all values are
+/// close to each other and far from 0.
 fn found(scale: Scale, values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = range(values.filter(|value| position(scale, *value).is_some()));
     if low > high {
@@ -109,7 +109,7 @@ fn found(scale: Scale, values: impl Iterator<Item = f64>) -> (f64, f64) {
     }
 }
 
-/// The least and the greatest of `values`.
+/// The least and the greatest value of `values`.
 pub(crate) fn range(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let ends = (f64::INFINITY, f64::NEG_INFINITY);
     values.into_iter().fold(ends, |(least, most), value| (least.min(value), most.max(value)))
@@ -122,7 +122,7 @@ fn suited(scale: Scale, low: f64, high: f64) -> Vec<f64> {
     }
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten, about six of them.
+/// Multiples of 1, 2 or 5 times a power of ten, about six values.
 fn suited_linear(low: f64, high: f64) -> Vec<f64> {
     let rough = ((high - low) / 6.0).max(f64::MIN_POSITIVE);
     let power = 10_f64.powf(rough.log10().floor());
@@ -132,7 +132,7 @@ fn suited_linear(low: f64, high: f64) -> Vec<f64> {
     (first..=last.min(first + 20)).map(|times| times as f64 * step).collect()
 }
 
-/// Powers of ten, with some of their multiples where there are few of them.
+/// Powers of ten; a short range has some of their multiples, too.
 fn suited_log(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let every = usize::try_from((last - first) / 8 + 1).unwrap_or(1);
@@ -145,7 +145,7 @@ fn suited_log(low: f64, high: f64) -> Vec<f64> {
     decades.flat_map(|power| between.iter().map(move |times| times * 10_f64.powi(power))).collect()
 }
 
-/// A number in few characters: `0.0625`, `1.5`, `24,000`, `3e-7`.
+/// A short form of a number: `0.0625`, `1.5`, `24,000`, `3e-7`.
 pub fn short(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {

@@ -1,6 +1,6 @@
 //! Draws figures with `plotters`, as SVG.
 //!
-//! A figure is a title, a legend whose rows wrap, and its panels in a grid. Everything is in pixels; the picture
+//! A figure is a title, a legend with wrapping rows, and its panels in a grid. All sizes are in pixels; the picture
 //! scales.
 
 use super::axis::{LabelRoom, Laid};
@@ -18,18 +18,18 @@ use std::ops::Range;
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(super) type Drawn<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 
-/// The width and height of a panel that stands alone; those of a row are narrower.
+/// The width and height of a single panel; panels in a row are narrower.
 const ALONE: (u32, u32) = (820, 440);
 const IN_ROW: (u32, u32) = (540, 350);
 const TITLE_HEIGHT: u32 = 36;
-/// Above a legend without a title.
+/// The margin above a legend without a title.
 const HEAD_MARGIN: u32 = 6;
 const LEGEND_ROW_HEIGHT: u32 = 22;
-/// The approximate width of a character of 13 pixels' height.
+/// The approximate width of a character that is 13 pixels high.
 const CHARACTER_WIDTH: f64 = 7.0;
 const FONT: &str = "system-ui, sans-serif";
 
-/// The library divides sizes of text by this on their way to SVG.
+/// The library divides text sizes by this number when it writes SVG.
 const TEXT_SCALE: f64 = 1.24;
 
 pub(super) fn color(tone: Tone) -> RGBColor {
@@ -42,7 +42,7 @@ pub(super) fn words(pixels: f64, tone: Tone, horizontal: HPos, vertical: VPos) -
 }
 
 impl Figure {
-    /// The figure as SVG, which refers to nothing outside itself.
+    /// The figure as SVG without external references.
     pub fn svg(&self) -> String {
         let columns = self.columns.max(1);
         let panel_size = if columns == 1 { ALONE } else { IN_ROW };
@@ -69,7 +69,7 @@ impl Figure {
     }
 }
 
-/// A picture of this size as SVG, with a title for screen readers, and its colours for dark pages.
+/// A picture of this size as SVG, with a title for screen readers and its colours for dark pages.
 pub(super) fn picture(title: &str, size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn<()>) -> String {
     let mut svg = String::new();
     let drawn = draw(&SVGBackend::with_string(&mut svg, size).into_drawing_area());
@@ -82,12 +82,12 @@ pub(super) fn picture(title: &str, size: (u32, u32), draw: impl FnOnce(&Area<'_>
 /// The legend of hollow marks.
 const UNSETTLED: &str = "hollow: had not settled";
 
-/// The names of all series, each with its place.
+/// The names of all series, with their places.
 struct Legend<'a> {
     entries: Vec<LegendEntry<'a>>,
-    /// The place of the note on hollow marks, if there are any.
+    /// The place of the note on hollow marks, if the figure has hollow marks.
     unsettled: Option<(i32, u32)>,
-    /// The height at which it begins, below the title.
+    /// The top edge of the legend, below the title.
     top: u32,
 }
 
@@ -120,7 +120,7 @@ impl<'a> Legend<'a> {
         Self { entries, unsettled, top }
     }
 
-    /// A single series needs no legend: the axis says what it is.
+    /// The number of rows. A single series needs no legend: the axis has its name.
     fn rows(&self) -> u32 {
         let named = self.entries.last().filter(|_| self.entries.len() > 1 || self.unsettled.is_some());
         self.unsettled.map(|(_, row)| row).or(named.map(|entry| entry.row)).map_or(0, |row| row + 1)
@@ -149,7 +149,7 @@ impl<'a> Legend<'a> {
         Ok(())
     }
 
-    /// The middle of a row.
+    /// The vertical middle of a row.
     fn middle(&self, row: u32) -> i32 {
         (self.top + row * LEGEND_ROW_HEIGHT + LEGEND_ROW_HEIGHT / 2).cast_signed()
     }
@@ -190,7 +190,7 @@ impl Pen {
         match self.style {
             Style::Steps => return Ok(()),
             Style::Crosses => return self.cross(root, (x, y)),
-            // In the legend; a bar of its own length elsewhere.
+            // This is for the legend; bars in a plot have their own length.
             Style::Bars(_) => return self.bar(root, (x - 9, x + 9), (y - 6, y + 6)),
             Style::Line | Style::Reference => {}
         }
@@ -213,7 +213,7 @@ impl Pen {
         root.draw(&Rectangle::new([(left, top), (right, bottom)], self.color.filled()))
     }
 
-    /// The end of an interval stands out from a bar and from the paper.
+    /// The ends of an interval in ink, which stands out from both bar and paper.
     fn whisker_on_bar(self, root: &Area<'_>, x: i32, low: i32, high: i32) -> Drawn<()> {
         Self { color: color(Tone::INK), ..self }.whisker(root, x, low, high)
     }
@@ -265,7 +265,7 @@ fn dashes(points: &[(i32, i32)]) -> Vec<((i32, i32), (i32, i32))> {
     pieces
 }
 
-/// An axis for the library: a range whose ticks are given.
+/// An axis for the library: a range with given ticks.
 impl Ranged for Laid {
     type FormatOption = NoDefaultFormatting;
     type ValueType = f64;
@@ -293,7 +293,7 @@ impl ValueFormatter<f64> for Laid {
     }
 }
 
-/// One panel on its way into its area. Marks are drawn on the root, in pixels.
+/// A panel to draw into its area. Marks are drawn on the root, in pixels.
 struct Chart<'a, 'b> {
     root: &'a Area<'b>,
     legend: &'a Legend<'a>,
@@ -306,7 +306,7 @@ impl<'b> Chart<'_, 'b> {
         let (x, y) = self.axes(f64::from(width), f64::from(height));
         let widest = y.ticks.iter().map(|tick| tick.label.chars().count()).max().unwrap_or(1);
         let mut builder = ChartBuilder::on(area);
-        // The last label is centred on the end of its axis, or near it.
+        // The last label is centred on the end of its axis, or close to it.
         let last = x.ticks.last().map_or(0, |tick| tick.label.chars().count());
         builder
             .margin_right(14 + (last as f64 * CHARACTER_WIDTH / 2.0) as u32)
@@ -391,7 +391,7 @@ impl<'b> Chart<'_, 'b> {
     }
 }
 
-/// The axis with the x values of the panel written along it, if they are few.
+/// The axis labelled with the panel's x values, if they are few.
 fn with_own_ticks(axis: &Axis, panel: &Panel) -> Axis {
     let mut values: Vec<f64> = panel.series.iter().flat_map(|series| series.marks.iter().map(|mark| mark.x)).collect();
     values.sort_by(f64::total_cmp);
@@ -400,7 +400,7 @@ fn with_own_ticks(axis: &Axis, panel: &Panel) -> Axis {
     if axis.ticks.is_empty() && few { axis.clone().ticks(values) } else { axis.clone() }
 }
 
-/// A line that reaches each point on the level of the one before.
+/// A line that reaches each point at the level of the point before.
 fn stairs(points: &[(i32, i32)]) -> Vec<(i32, i32)> {
     let first = points.first().copied();
     let rest = points.windows(2).flat_map(|pair| [(pair[1].0, pair[0].1), pair[1]]);

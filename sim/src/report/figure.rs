@@ -1,12 +1,12 @@
-//! The content of a figure, before it is drawn.
+//! The content of a figure before drawing.
 
 /// The scale of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// Equal steps are equally wide.
+    /// Equal steps have equal widths.
     #[default]
     Linear,
-    /// Equal factors are equally wide; values of 0 or less are not shown.
+    /// Equal factors have equal widths; values of 0 or less are not shown.
     Log,
 }
 
@@ -17,11 +17,11 @@ pub struct Axis {
     pub label: String,
     /// Its scale.
     pub scale: Scale,
-    /// The range; `None` is the range of the values, from 0 on for a linear axis.
+    /// The range; `None` is the range of the values, from 0 for a linear axis.
     pub range: Option<(f64, f64)>,
-    /// The values that are written along it; if it is empty, some that suit the range.
+    /// The labelled values; if empty, values that suit the range.
     pub ticks: Vec<f64>,
-    /// The names of the values 0, 1, and so on, which are written instead of them.
+    /// The names of the values 0, 1, and so on, which are shown instead of the values.
     pub names: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ impl Axis {
         Self { label: label.into(), scale: Scale::Log, ..Self::default() }
     }
 
-    /// An axis of things with names, at 0, 1, and so on.
+    /// An axis of named things, at 0, 1, and so on.
     pub fn named(label: impl Into<String>, names: impl IntoIterator<Item = String>) -> Self {
         let names: Vec<String> = names.into_iter().collect();
         let last = names.len() as f64 - 1.0;
@@ -44,29 +44,29 @@ impl Axis {
         Self { label: label.into(), range: Some((-0.5, last + 0.5)), ticks, names, ..Self::default() }
     }
 
-    /// The same with these values written along it.
+    /// The axis with labels at these values.
     #[must_use]
     pub fn ticks(self, ticks: impl Into<Vec<f64>>) -> Self {
         Self { ticks: ticks.into(), ..self }
     }
 
-    /// The same from `from` to `to`.
+    /// The axis with the range from `from` to `to`.
     #[must_use]
     pub fn range(self, from: f64, to: f64) -> Self {
         Self { range: Some((from, to)), ..self }
     }
 }
 
-/// A value, and its confidence interval.
+/// A value with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mark {
-    /// The place along the x axis.
+    /// The position along the x axis.
     pub x: f64,
-    /// The place along the y axis; a value that is not finite is a gap in the line.
+    /// The position along the y axis; a value that is not finite is a gap in the line.
     pub y: f64,
-    /// The ends of an interval in which it lies.
+    /// The ends of an interval that contains the value.
     pub spread: Option<(f64, f64)>,
-    /// True if it depends on when it was measured: it is drawn hollow.
+    /// True if the value depends on the time of its measurement; it is drawn hollow.
     pub unsettled: bool,
 }
 
@@ -82,22 +82,22 @@ pub enum Style {
     /// Marks joined by a line, for measurements.
     #[default]
     Line,
-    /// Hollow marks joined by dashes, for what they are compared with.
+    /// Hollow marks joined by dashes, for values to compare with.
     Reference,
     /// A line that stays level until the next value, without marks, for a distribution.
     Steps,
-    /// Crosses that nothing joins, for single numbers that others are compared with.
+    /// Separate crosses, for single numbers to compare with.
     Crosses,
-    /// Bars from 0 up, so many hundredths of the axis' unit wide, for things with names.
+    /// Bars from 0 up for named things; the width is in hundredths of the axis' unit.
     Bars(u8),
 }
 
-/// Values that belong together. A name that occurs in several panels of a figure has the same colour in all.
+/// Values that belong together. A name that occurs in several panels of a figure has the same colour in all of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// The name in the legend.
     pub name: String,
-    /// The values, in the order in which they are joined.
+    /// The values, in the order of the line.
     pub marks: Vec<Mark>,
     /// Their style.
     pub style: Style,
@@ -114,7 +114,7 @@ impl Series {
         Self::styled(name, Style::Reference, points)
     }
 
-    /// Groups of bars side by side on an axis of things with names: each series has a value for each thing.
+    /// Groups of bars side by side on an axis of named things: each series has a value for each thing.
     pub fn bars<const N: usize>(series: [(String, Vec<Mark>); N]) -> Vec<Self> {
         const GROUP: f64 = 0.8;
         let width = GROUP / N as f64;
@@ -132,16 +132,16 @@ impl Series {
     }
 }
 
-/// One picture with two axes.
+/// One plot with two axes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Panel {
     /// The title above it.
     pub title: String,
-    /// From left to right.
+    /// The axis from left to right.
     pub x: Axis,
-    /// From the bottom up.
+    /// The axis from the bottom up.
     pub y: Axis,
-    /// The series that it shows.
+    /// The series in the plot.
     pub series: Vec<Series>,
 }
 
@@ -155,7 +155,7 @@ impl Panel {
 /// One or more panels under one title and one legend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// The title above all of them.
+    /// The title above all panels.
     pub title: String,
     /// The panels, row by row.
     pub panels: Vec<Panel>,
@@ -169,13 +169,13 @@ impl Figure {
         Self { title: title.into(), panels, columns }
     }
 
-    /// True if a value of it had not settled.
+    /// True if one of its values had not settled.
     pub(super) fn has_unsettled(&self) -> bool {
         let series = self.panels.iter().flat_map(|panel| &panel.series);
         series.flat_map(|series| &series.marks).any(|mark| mark.unsettled)
     }
 
-    /// The names of all series, each once, in the order in which they first occur; with the style they first have.
+    /// The names of all series, each once, in the order of first occurrence, with the style of that occurrence.
     pub(super) fn legend(&self) -> Vec<(&str, Style)> {
         let mut names: Vec<(&str, Style)> = Vec::new();
         for series in self.panels.iter().flat_map(|panel| &panel.series) {

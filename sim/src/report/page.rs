@@ -1,4 +1,4 @@
-//! A page: one HTML file with text, tables and pictures, which refers to nothing outside itself.
+//! A page: one HTML file with text, tables and pictures, without external references.
 
 use super::escape::escaped;
 use super::figure::Figure;
@@ -20,16 +20,16 @@ pub enum Section {
     Table(Table),
     /// A figure.
     Figure(Figure),
-    /// A picture that Larder itself has drawn already: SVG, which is not escaped.
+    /// A picture that Larder itself has drawn: SVG, which is not escaped.
     Picture(String),
 }
 
 /// A document.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// Its title, which is its first heading as well.
+    /// Its title, which is also its first heading.
     pub title: String,
-    /// Its sections, one below the other.
+    /// Its sections, from top to bottom.
     pub sections: Vec<Section>,
 }
 
@@ -55,7 +55,7 @@ dd { margin: 0; overflow-wrap: anywhere; }
 ";
 
 impl Page {
-    /// The page as HTML that is well-formed XML as well.
+    /// The page as HTML that is also well-formed XML.
     pub fn html(&self) -> String {
         let title = escaped(&self.title);
         let mut html = format!(
@@ -73,7 +73,7 @@ impl Page {
 
 impl Section {
     fn write(&self, html: &mut String) {
-        // A string takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = match self {
             Self::Heading(words) => writeln!(html, "<h2>{}</h2>", escaped(words)),
             Self::Words(words) => writeln!(html, "<p>{}</p>", escaped(words)),

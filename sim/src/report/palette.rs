@@ -1,8 +1,8 @@
-//! Colours that people with colour blindness can tell apart (after Okabe and Ito), each for light and for dark
+//! Colours that people with colour blindness can distinguish (after Okabe and Ito), each for light and dark
 //! backgrounds.
 //!
-//! Pictures are written in the light colours. A style sheet at their head turns each into its dark twin where the
-//! reader asked for dark pages; viewers that know nothing of style sheets show the light ones.
+//! Pictures are written in the light colours. A style sheet at their head replaces each with its dark twin if the
+//! reader has asked for dark pages; viewers without style sheets show the light colours.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub struct Tone {
     /// Red, green, blue on a light background.
     pub light: [u8; 3],
-    /// The same on a dark one.
+    /// Red, green, blue on a dark background.
     pub dark: [u8; 3],
 }
 
@@ -27,11 +27,11 @@ impl Tone {
     pub const PAPER: Self = tone(0x00FF_FFFF, 0x0015_181D);
     /// Text and axes.
     pub const INK: Self = tone(0x0022_2222, 0x00E8_E8E8);
-    /// Text of less weight.
+    /// Less important text.
     pub const FAINT: Self = tone(0x0063_6363, 0x00A9_A9A9);
-    /// The lines of a grid, and spare parts.
+    /// The lines of a grid, and spare drives.
     pub const GRID: Self = tone(0x00DE_DEDE, 0x0034_383F);
-    /// Blue, vermilion, green, purple, ochre, teal, grey: of series, in their order.
+    /// Blue, vermilion, green, purple, ochre, teal, grey: the colours of series, in order.
     pub const SERIES: [Self; 7] = [
         tone(0x0000_72B2, 0x004A_A8E0),
         tone(0x00D5_5E00, 0x00FF_8A3D),
@@ -57,7 +57,7 @@ fn hex([red, green, blue]: [u8; 3]) -> String {
     format!("#{red:02X}{green:02X}{blue:02X}")
 }
 
-/// The style sheet that shows every colour, written as [`Tone::hex`] writes it, as its dark twin on dark pages.
+/// The style sheet that replaces every colour, in the notation of [`Tone::hex`], with its dark twin on dark pages.
 pub(super) fn dark_twins() -> String {
     let mut sheet = String::from("@media (prefers-color-scheme: dark) {");
     for tone in [Tone::PAPER, Tone::INK, Tone::FAINT, Tone::GRID].into_iter().chain(Tone::SERIES) {

@@ -1,7 +1,7 @@
 //! A picture of a rack: the drives of each class, and those of one group.
 //!
-//! Drives are drawn by their slots. A rack of several widths is drawn as one panel for each, depth along x and height
-//! along y, as one looks at its chassis from the side; a box whose slots differ in one coordinate is a row.
+//! Drives are drawn by their slots. A rack of several widths has one panel for each width, with depth along x and
+//! height along y, like a side view of the chassis. A box whose slots differ in one coordinate is a row.
 
 use super::draw::{Area, Drawn, color, picture, words};
 use super::palette::Tone;
@@ -16,7 +16,7 @@ const WIDTH: u32 = 1_040;
 const MARGIN: u32 = 16;
 const HEAD: u32 = 62;
 const LINE: u32 = 22;
-/// The space of a panel beside its cells: its name above, a gap around.
+/// The space of a panel besides its cells: its name above, a gap around.
 const PANEL_HEAD: u32 = 24;
 const PANEL_GAP: u32 = 24;
 
@@ -32,7 +32,7 @@ pub fn rack_picture(spec: &RackSpec, layout: &Layout, group: GroupId) -> String 
     })
 }
 
-/// The legend: the words, and the look of the cell before them.
+/// The legend: texts, each with the look of its cell.
 fn legend(layout: &Layout, group: GroupId) -> Vec<(String, CellLook)> {
     let mut lines: Vec<(String, CellLook)> = Vec::new();
     for (class, groups) in layout.classes.iter().enumerate() {
@@ -57,13 +57,13 @@ enum CellLook {
     Spare,
 }
 
-/// The slots, and the size in which they are drawn.
+/// The slots, and their size in the picture.
 struct Grid {
-    /// The different coordinates of each axis, ascending: panels, columns, rows.
+    /// The distinct coordinates of each axis, ascending: panels, columns, rows.
     axes: [Vec<u16>; 3],
-    /// The names of these axes, as in descriptions.
+    /// The names of these axes, as in rack descriptions.
     names: [&'static str; 3],
-    /// The coordinate of a slot that each of them is.
+    /// The slot coordinate of each of these axes.
     order: [usize; 3],
     cell: u32,
     panels_in_row: u32,
@@ -76,7 +76,7 @@ impl Grid {
             values.into_iter().collect::<Vec<u16>>()
         };
         let all = [distinct(0), distinct(1), distinct(2)];
-        // A single row is drawn along x, whichever coordinate it is.
+        // A single row is drawn along x, for any coordinate.
         let order = match (all[1].len(), all[2].len()) {
             (1, 1) => [2, 0, 1],
             _ => [0, 1, 2],
@@ -85,7 +85,7 @@ impl Grid {
         let axes = order.map(|axis| all[axis].clone());
         let columns = axes[1].len() as u32;
         let usable = WIDTH - 2 * MARGIN;
-        // Three panels side by side, if they are wide enough to be read; more where they are narrow.
+        // Up to three panels side by side, so they are wide enough to read; up to six if they are narrow.
         let panels = axes[0].len() as u32;
         let panels_in_row = panels.clamp(1, if columns <= 8 { 6 } else { 3 });
         let cell = ((usable - (panels_in_row - 1) * PANEL_GAP) / (panels_in_row * columns.max(1))).clamp(2, 72);
@@ -114,7 +114,7 @@ impl Grid {
     }
 }
 
-/// A picture on its way.
+/// A picture to draw.
 struct Picture<'a, 'b> {
     spec: &'a RackSpec,
     layout: &'a Layout,
@@ -173,7 +173,7 @@ impl Picture<'_, '_> {
         }
     }
 
-    /// The class, where it can be read; drive and group as well, where there is room.
+    /// The class, if there is room for readable text; with more room also drive and group.
     fn label(&self, drive: DriveId, look: CellLook) -> String {
         match (look, self.grid.cell) {
             (CellLook::Spare, _) | (_, ..14) => String::new(),

@@ -1,4 +1,4 @@
-//! Tables, for people and with every digit for programs.
+//! Tables, in readable form for people and with every digit for programs.
 
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct Column {
     pub name: String,
     /// Its name in CSV: `ttfb_s_p99`.
     pub key: String,
-    /// True if its cells are aligned to the right, as numbers are.
+    /// True if its cells are right-aligned, like numbers.
     pub right: bool,
 }
 
@@ -23,7 +23,7 @@ impl Column {
     }
 }
 
-/// The content of a row and column.
+/// The content of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// Nothing.
@@ -34,14 +34,14 @@ pub enum Cell {
     Number {
         /// Its value.
         value: f64,
-        /// Its text, in few digits.
+        /// Its text, with few digits.
         shown: String,
     },
     /// A verdict.
     Verdict {
         /// The words.
         words: String,
-        /// True if all is as it should be.
+        /// True if the verdict is good.
         good: bool,
     },
 }
@@ -52,12 +52,12 @@ impl Cell {
         Self::Words(words.into())
     }
 
-    /// A number in few digits ([`short`](super::short)).
+    /// A number with few digits ([`short`](super::short)).
     pub fn number(value: f64) -> Self {
         Self::Number { value, shown: super::short(value) }
     }
 
-    /// A number, if there is one.
+    /// A number, or an empty cell.
     pub fn maybe(value: Option<f64>) -> Self {
         value.map_or(Self::Empty, Self::number)
     }
@@ -76,7 +76,7 @@ impl Cell {
         }
     }
 
-    /// The text with every digit; empty for nothing.
+    /// The text with every digit; empty for an empty cell.
     fn exact(&self) -> String {
         match self {
             Self::Empty => String::new(),
@@ -86,7 +86,7 @@ impl Cell {
     }
 }
 
-/// A column, and its cell of an item.
+/// A column, and the function that returns its cell for an item.
 pub type ColumnOf<T> = (Column, fn(&T) -> Cell);
 
 /// Rows below headings.
@@ -104,7 +104,7 @@ impl Table {
         Self { columns, rows: Vec::new() }
     }
 
-    /// A table with a row for each of `items`: each column with its cell of an item.
+    /// A table with a row for each of `items`, made by the columns' functions.
     pub fn of<'a, T: 'a>(items: impl IntoIterator<Item = &'a T>, columns: &[ColumnOf<T>]) -> Self {
         let mut table = Self::new(columns.iter().map(|(column, _)| column.clone()).collect());
         for item in items {
@@ -113,13 +113,13 @@ impl Table {
         table
     }
 
-    /// Adds a row, which has a cell for every column.
+    /// Adds a row, which must have a cell for every column.
     pub fn push(&mut self, row: Vec<Cell>) {
         assert_eq!(row.len(), self.columns.len(), "a row has a cell for every column");
         self.rows.push(row);
     }
 
-    /// As CSV (RFC 4180): the columns' keys, then each row with every digit.
+    /// The table as CSV (RFC 4180): the columns' keys, then each row with every digit.
     pub fn csv(&self) -> String {
         let line = |cells: Vec<String>| cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(",") + "\r\n";
         let head = line(self.columns.iter().map(|column| column.key.clone()).collect());

@@ -1,17 +1,17 @@
-//! An evaluation of a paper, run again: its runs, its rows and its figures.
+//! A reproduced evaluation of a paper: its runs, its rows and its figures.
 
 use super::judge::{self, Row};
 use crate::report::{Figure, Page, Section, Table};
 
-/// A figure of an evaluation, and the name of its file.
+/// A figure of an evaluation, with its file name.
 pub struct NamedFigure {
-    /// The name of its file, one of the evaluation's `FIGURES`.
+    /// Its file name, one of the evaluation's `FIGURES`.
     pub name: &'static str,
     /// The figure.
     pub figure: Figure,
 }
 
-/// An evaluation, reproduced from runs of its own kind.
+/// An evaluation, reproduced from runs of type `R`.
 pub struct Reproduction<R> {
     /// The runs.
     pub runs: R,
@@ -27,8 +27,8 @@ impl<R> Reproduction<R> {
         judge::table(&self.rows)
     }
 
-    /// A page: findings in short, figures, rows, rules and then `tables`, each below its heading. `command` is
-    /// what makes it again.
+    /// A page: a summary of the findings, figures, rows, rules and then `tables`, each below its heading. `command` is
+    /// the command that makes the page.
     pub(super) fn page_of<const N: usize>(
         &self,
         title: &str,

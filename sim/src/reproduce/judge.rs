@@ -1,11 +1,11 @@
 //! Rows of a paper's evaluation: a claim of its text, our result, the deviation, and a verdict.
 //!
-//! The verdicts follow from the claim, its [`Basis`] and the measurement alone, by the [`rules`]; none is written down
-//! by hand, except that a row may say that the text contradicts itself (with the arithmetic), or that nothing can be
-//! judged (with the reason).
+//! The verdicts follow only from the claim, its [`Basis`] and the measurement, by the [`rules`]. None is written by
+//! hand, with two exceptions: a row may state that the text contradicts itself (with the arithmetic), or that it cannot
+//! be judged (with the reason).
 //!
-//! Invariants: a claim that cannot miss is no finding, whatever it is compared with; the rules for readers take their
-//! numbers from the constants that the code goes by.
+//! Invariants: a claim that cannot miss is never a finding; the rules for readers take their numbers from the constants
+//! in the code.
 
 mod sample;
 
@@ -15,16 +15,16 @@ use crate::report::{Cell, Column, ColumnOf, Table, short};
 use crate::reproduce::sweep::STEP;
 use serde::Serialize;
 
-/// The largest deviation with which a number is met, as a share of the text's.
+/// The largest deviation at which a number is met, as a share of the text's number.
 pub const NEAR: f64 = 0.05;
 
-/// The largest deviation with which a percentage is met, in points.
+/// The largest deviation at which a percentage is met, in points.
 pub const NEAR_POINTS: f64 = 2.0;
 
-/// The share by which the greatest value may exceed the least of a sweep that stays.
+/// The largest excess of the greatest value over the least in a level sweep, as a share.
 pub const LEVEL: f64 = 0.05;
 
-/// The same of throughput, which is an average over many requests.
+/// The same for throughput, which is an average over many requests.
 pub const LEVEL_THROUGHPUT: f64 = 0.02;
 
 /// The rules of the verdicts, for readers.
@@ -65,8 +65,8 @@ pub fn rules() -> [String; 9] {
     ]
 }
 
-/// A paper's claims as constants by name, and all of them in the order of its text for tests. A claim that says
-/// nothing about its basis is a finding.
+/// A paper's claims as constants by name, and for tests all of them in the order of its text. A claim without a stated
+/// basis is a finding.
 macro_rules! claims {
     (@basis) => { $crate::reproduce::judge::Basis::Finding };
     (@basis $basis:expr) => { $basis };
@@ -83,7 +83,7 @@ macro_rules! claims {
             };
         )*
 
-        /// All of them, in the order of the text.
+        /// All claims, in the order of the text.
         #[cfg(test)]
         pub const ALL: &[$crate::reproduce::judge::Claim] = &[$($name),*];
     };
@@ -101,7 +101,7 @@ pub enum Says {
     AtLeast(f64),
     /// A range.
     Between(f64, f64),
-    /// A course along a sweep, in words.
+    /// A trend along a sweep, in words.
     Course(&'static str),
 }
 
@@ -110,9 +110,9 @@ pub enum Says {
 pub enum Basis {
     /// It could have missed.
     Finding,
-    /// It could not, for this reason.
+    /// It could not miss, for this reason.
     Constructed(&'static str),
-    /// It was calibrated to, or follows from what was: how.
+    /// It was calibrated to, or follows from something that was; this explains how.
     Calibrated(&'static str),
     /// It is not judged, for this reason.
     Unjudged(&'static str),
@@ -122,17 +122,17 @@ pub enum Basis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Hundredths: differences are in points.
+    /// Percent: differences are in points.
     Percent,
     /// Seconds.
     Seconds,
     /// Hours.
     Hours,
-    /// 10^6 bytes a second.
+    /// 10^6 bytes/s.
     Mbytes,
-    /// 10^9 bits a second.
+    /// 10^9 bits/s.
     Gbit,
-    /// Requests a second.
+    /// Requests per second.
     PerSecond,
     /// 10^9 bytes.
     Gigabytes,
@@ -142,11 +142,11 @@ pub enum Unit {
     Kilowatts,
     /// Watts.
     Watts,
-    /// Thousandths of a second.
+    /// Milliseconds.
     Milliseconds,
     /// A ratio.
     Times,
-    /// Things that are counted.
+    /// A number of things.
     Count,
 }
 
@@ -169,10 +169,10 @@ impl Unit {
         }
     }
 
-    /// A number of ours with the digits that suit its unit, and half the width of its interval.
+    /// A number of ours with the digits that suit its unit, and with half the width of its interval.
     fn shown(self, value: f64, half: Option<f64>) -> String {
         let number = match self {
-            // As many digits as the text has: 99.998 %.
+            // The same number of digits as in the text: 99.998 %.
             Self::Percent if value > 90.0 && value < 100.0 => format!("{value:.3}"),
             Self::Percent if value > 0.0 => format!("{value:.1}"),
             Self::Kilowatts | Self::Times => format!("{value:.2}"),
@@ -186,13 +186,13 @@ impl Unit {
         number + &half.map(|half| format!(" ± {}", two_digits(half))).unwrap_or_default() + self.suffix()
     }
 
-    /// A number of the text, with the digits that it has there.
+    /// A number of the text, with its digits there.
     fn quoted(self, value: f64) -> String {
         format!("{value}{}", self.suffix())
     }
 }
 
-/// Two significant digits: enough for the width of an interval.
+/// Two significant digits, enough for the width of an interval.
 fn two_digits(value: f64) -> String {
     let decimals = if value > 0.0 { 1 - value.log10().floor() as i32 } else { 0 };
     let decimals = usize::try_from(decimals).unwrap_or(0).min(6);
@@ -220,17 +220,17 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// A finding: our result agrees with the text, and might not have.
+    /// A finding: our result agrees with the text, and could have disagreed.
     Met,
-    /// A finding: it does not agree.
+    /// A finding: our result does not agree.
     Missed,
     /// A finding: the seeds do not decide.
     Undecided,
     /// It agrees because it was calibrated to.
     Calibrated,
-    /// It agrees whatever is simulated.
+    /// It agrees for any simulation result.
     ByConstruction,
-    /// There is nothing to judge by.
+    /// Nothing to judge by.
     Open,
     /// The text contradicts itself here.
     Contradiction,
@@ -239,7 +239,7 @@ pub enum Verdict {
 impl Verdict {
     /// The verdicts of findings.
     pub const FINDINGS: [Self; 3] = [Self::Met, Self::Missed, Self::Undecided];
-    /// Those of all other rows.
+    /// The verdicts of all other rows.
     pub const OTHERS: [Self; 4] = [Self::Calibrated, Self::ByConstruction, Self::Open, Self::Contradiction];
 
     /// The verdict in words.
@@ -269,15 +269,15 @@ pub struct Row {
     pub paper: String,
     /// Our result.
     pub ours: String,
-    /// Our result as a number, if it is one: the mean over the seeds.
+    /// Our result as a number, if it is a number: the mean over the seeds.
     pub ours_value: Option<f64>,
     /// Half the width of its 95 % confidence interval, if there are several seeds.
     pub ours_ci95: Option<f64>,
-    /// The number of seeds; 1 where nothing is drawn.
+    /// The number of seeds; 1 if nothing is random.
     pub seeds: usize,
     /// The unit.
     pub unit: Unit,
-    /// The deviation of our result: as a share of the text's number, or in points of a percentage.
+    /// The deviation of our result, as a share of the text's number; for percentages, in points.
     pub deviation: Option<f64>,
     /// The deviation in words.
     pub differs: String,
@@ -288,7 +288,7 @@ pub struct Row {
 }
 
 impl Claim {
-    /// The row in which our result is `ours`.
+    /// The row for our result `ours`.
     pub fn judge(&self, ours: impl Into<Sample>) -> Row {
         let ours = ours.into();
         assert!(!ours.is_empty(), "{} was not measured", self.id);
@@ -298,7 +298,7 @@ impl Claim {
         Row { ours_value: Some(mean), ours_ci95: half, seeds: ours.len(), deviation, ..row }
     }
 
-    /// The deviation of `ours` from what the text says, or from the nearer end of its range.
+    /// The deviation of `ours` from the text's number, or from the nearer end of its range.
     fn deviation(&self, ours: f64) -> f64 {
         let off = |from: f64| match self.unit {
             Unit::Percent => ours - from,
@@ -314,12 +314,12 @@ impl Claim {
         }
     }
 
-    /// The range of results with which the claim is met.
+    /// The range of results for which the claim is met.
     fn allowed(&self) -> (f64, f64) {
         match self.says {
             Says::Number(number) => {
                 let near = match self.unit {
-                    // Further from it would be as near to none or to all.
+                    // A larger allowance would be as close to 0 or 100 %.
                     Unit::Percent => NEAR_POINTS.min(number.abs() / 2.0).min((100.0 - number).abs() / 2.0),
                     _ => number.abs() * NEAR,
                 };
@@ -345,8 +345,8 @@ impl Claim {
         })
     }
 
-    /// The verdict of a row that, taken as a finding, would have this one: one that is missed stays missed, whatever
-    /// the reason to meet it.
+    /// The verdict of a row that would have the verdict `found` as a finding: a missed row stays missed, for every
+    /// basis that is judged.
     fn worth(&self, found: Verdict) -> Verdict {
         match (self.basis, found) {
             (Basis::Unjudged(_), _) => Verdict::Open,
@@ -356,7 +356,7 @@ impl Claim {
         }
     }
 
-    /// The row of a course that our results follow, or not; `seen` describes them.
+    /// The row of a trend that our results follow or not; `seen` describes them.
     pub fn seen(&self, goes: impl Into<Followed>, seen: String) -> Row {
         assert!(matches!(self.says, Says::Course(_)), "a number is measured, not seen: {}", self.id);
         let Followed { with, of } = goes.into();
@@ -454,7 +454,7 @@ pub fn table(rows: &[Row]) -> Table {
     Table::of(rows, columns)
 }
 
-/// How many rows have each of these verdicts, as far as any has: `14 met, 12 missed`.
+/// The number of rows with each of these verdicts, without zeros: `14 met, 12 missed`.
 fn counted(rows: &[Row], verdicts: &[Verdict]) -> (usize, String) {
     let count = |verdict| rows.iter().filter(|row| row.verdict == verdict).count();
     let counts = verdicts.iter().map(|verdict| (count(*verdict), verdict.words()));

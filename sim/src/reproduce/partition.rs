@@ -1,13 +1,14 @@
-//! The evaluation of BuffPack and OffPack (section V), reproduced: the claims of its text beside our results.
+//! The evaluation of BuffPack and OffPack (section V), reproduced: the claims of its text compared with our results.
 //!
-//! - `paper.rs` is the one table of the text's numbers;
-//! - `runs.rs` simulates what rows and figures need, each job once, on the rack that serves;
+//! - `paper.rs` is the single table of the text's numbers;
+//! - `runs.rs` simulates the runs for rows and figures, each job once, with the same planner as the server;
 //! - `rows.rs` compares the two, and states the text's contradictions with their arithmetic;
-//! - `apart.rs` explains where formulas and simulation differ;
+//! - `apart.rs` explains differences between formulas and simulation;
 //! - `figures.rs` draws the paper's figures.
 //!
-//! Nothing was calibrated: Table III is all the input. Nothing is drawn either, so that a row has no interval: another
-//! seed gives the same to the byte (a test). Whatever is ours and not the paper's is marked so, and judged by nothing.
+//! Nothing was calibrated: Table III is the whole input. Nothing is random either, so a row has no interval: another
+//! seed gives the same result to the byte (a test). Our own additions to the paper are marked as ours, and are not
+//! judged.
 
 mod apart;
 mod figures;
@@ -25,7 +26,7 @@ pub(super) use paper::ALL as CLAIMS;
 use super::evaluation;
 use crate::report::{Cell, Column, ColumnOf, Page, Table};
 
-/// The evaluation, reproduced.
+/// The reproduced evaluation.
 pub type Reproduction = evaluation::Reproduction<Runs>;
 
 const ABOUT: &str = "Every number of the text of \"BuffPack and OffPack\", section V, beside what the simulator says: \
@@ -34,12 +35,12 @@ const ABOUT: &str = "Every number of the text of \"BuffPack and OffPack\", secti
                      the paper's figures. FillPack, TourPack, the better models and the lower bound are ours.";
 
 impl Reproduction {
-    /// The evaluation by these runs.
+    /// The evaluation with these runs.
     pub fn of(runs: Runs) -> Self {
         Self { rows: rows::rows(&runs), figures: figures::figures(&runs), runs }
     }
 
-    /// The points at which the paper's formulas are more than 5 % off, and the reasons.
+    /// The points at which the paper's formulas deviate by more than 5 %, and the reasons.
     pub fn apart(&self) -> Table {
         apart::table(&self.runs)
     }
@@ -71,7 +72,7 @@ impl Reproduction {
         Table::of(&self.runs.jobs, columns)
     }
 
-    /// Everything on one page. `command` is what makes it again.
+    /// Everything on one page. `command` is the command that makes the page.
     pub fn page(&self, command: &str) -> Page {
         let tables =
             [("Where the paper's formulas are more than 5 % off", self.apart()), ("All points", self.points())];

@@ -1,13 +1,13 @@
-//! Pelican's evaluation (section 5), reproduced: the claims of its text beside our results.
+//! Pelican's evaluation (section 5), reproduced: the claims of its text compared with our results.
 //!
-//! - `paper.rs` is the one table of the text's numbers;
-//! - `runs.rs` simulates what rows and figures need, each point once;
-//! - `calibration.rs` has the ways of filling the text's gaps;
+//! - `paper.rs` is the single table of the text's numbers;
+//! - `runs.rs` simulates the runs for rows and figures, each point once;
+//! - `calibration.rs` has alternatives for the text's gaps;
 //! - `rows.rs` compares the two, and states the text's contradictions with their arithmetic;
 //! - `figures.rs` draws the paper's figures.
 //!
-//! Two numbers of the text were used to calibrate the description of the rack (docs/decisions); their rows say so. All
-//! others are predictions, and those that are missed are printed as missed.
+//! Two numbers of the text were used to calibrate the description of the rack (docs/decisions); their rows state that.
+//! All others are predictions, and missed predictions are printed as missed.
 
 mod calibration;
 mod figures;
@@ -28,7 +28,7 @@ use crate::SeededPoint;
 use crate::report::{Cell, Column, ColumnOf, Page, Table};
 use runs::{GB, gbit};
 
-/// The evaluation, reproduced.
+/// The reproduced evaluation.
 pub type Reproduction = evaluation::Reproduction<Runs>;
 
 const ABOUT: &str = "Every number of the text of Balakrishnan et al., \"Pelican: A Building Block for Exascale Cold \
@@ -36,12 +36,12 @@ const ABOUT: &str = "Every number of the text of Balakrishnan et al., \"Pelican:
                      engine that serves. Nothing was read off the paper's figures.";
 
 impl Reproduction {
-    /// The evaluation by these runs.
+    /// The evaluation with these runs.
     pub fn of(runs: Runs) -> Self {
         Self { rows: rows(&runs), figures: figures::figures(&runs), runs }
     }
 
-    /// Every point as a table.
+    /// All points as a table.
     pub fn points(&self) -> Table {
         let numbers = Column::numbers;
         let columns: &[ColumnOf<(Series, SeededPoint)>] = &[
@@ -97,7 +97,7 @@ impl Reproduction {
         Table::of(&self.runs.points, columns)
     }
 
-    /// The utilisation of each rack that was filled.
+    /// The utilisation of each filled rack.
     pub fn fills(&self) -> Table {
         let (words, numbers) = (Column::words, Column::numbers);
         let columns: &[ColumnOf<FilledRack>] = &[
@@ -118,7 +118,7 @@ impl Reproduction {
         Table::of(&self.runs.fills, columns)
     }
 
-    /// Everything on one page. `command` is what makes it again.
+    /// Everything on one page. `command` is the command that makes the page.
     pub fn page(&self, command: &str) -> Page {
         let tables = [("All points", self.points()), ("Racks that were filled", self.fills())];
         self.page_of("Pelican's evaluation, reproduced", ABOUT, command, tables)

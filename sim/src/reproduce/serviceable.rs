@@ -1,14 +1,15 @@
-//! The evaluation of Serviceable cold storage (section IV), reproduced: the claims of its text beside our results.
+//! The evaluation of Serviceable cold storage (section IV), reproduced: the claims of its text compared with our
+//! results.
 //!
-//! - `paper.rs` is the one table of the text's numbers;
+//! - `paper.rs` is the single table of the text's numbers;
 //! - `runs.rs` puts the text's loads onto its three clusters, each run once;
 //! - `rows.rs` compares the two, and states the text's contradictions with their arithmetic;
 //! - `figures.rs` draws the paper's figures.
 //!
-//! Calibrated are the watts of a drive that spins (vanilla) and of one that does not (cold-12), and of vanilla's times
-//! what a request takes of a processor (what the cluster holds) and how long a failed OSD's groups do not answer (its
-//! longest request). All else is prediction. What the text leaves open is chosen in `runs.rs`, and changed there one
-//! choice after the other: [`Reproduction::sensitivity`] has what depends on each.
+//! Four numbers are calibrated: the watts of a spinning drive (vanilla) and of a stopped one (cold-12), and from
+//! vanilla's times the processor time of a request (the rate that the cluster sustains) and the time for which the
+//! groups of a failed OSD do not answer (its longest request). All others are predictions. Choices for the gaps in the
+//! text are in `runs.rs`, which also changes them one at a time; [`Reproduction::sensitivity`] shows their effects.
 
 mod figures;
 mod paper;
@@ -25,7 +26,7 @@ use super::evaluation;
 use crate::report::{Cell, Column, ColumnOf, Page, Table};
 use runs::{BOUNDS, MOST_THREADS};
 
-/// The evaluation, reproduced.
+/// The reproduced evaluation.
 pub type Reproduction = evaluation::Reproduction<Runs>;
 
 const ABOUT: &str = "Every number of the text of \"Change Your Cluster to Cold\" (Park, Jo, Lee and Kang), section \
@@ -44,12 +45,12 @@ const ABOUT: &str = "Every number of the text of \"Change Your Cluster to Cold\"
                      in recovery or scrub.";
 
 impl Reproduction {
-    /// The evaluation by these runs.
+    /// The evaluation with these runs.
     pub fn of(runs: Runs) -> Self {
         Self { rows: rows::rows(&runs), figures: figures::figures(&runs), runs }
     }
 
-    /// What vanilla holds and the times that cold OSDs add, with the first seed, if a choice of ours is changed.
+    /// Vanilla's rate and the times that cold OSDs add, with the first seed, for each changed choice of ours.
     pub fn sensitivity(&self) -> Table {
         let of = self.runs.first();
         let number = Column::numbers;
@@ -76,7 +77,7 @@ impl Reproduction {
         Table::of(&all, columns)
     }
 
-    /// Every run as a table.
+    /// All runs as a table.
     pub fn points(&self) -> Table {
         let (words, number) = (Column::words, Column::numbers);
         let columns: &[ColumnOf<Made>] = &[
@@ -104,7 +105,7 @@ impl Reproduction {
         Table::of(&self.runs.made, columns)
     }
 
-    /// Everything on one page. `command` is what makes it again.
+    /// Everything on one page. `command` is the command that makes the page.
     pub fn page(&self, command: &str) -> Page {
         let tables = [("What depends on choices of ours", self.sensitivity()), ("All runs", self.points())];
         self.page_of("Serviceable cold storage, reproduced", ABOUT, command, tables)

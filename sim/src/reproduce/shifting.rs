@@ -1,13 +1,13 @@
-//! The evaluation of Workload Shifting (section IV), reproduced: the claims of its text beside our results.
+//! The evaluation of Workload Shifting (section IV), reproduced: the claims of its text compared with our results.
 //!
-//! - `paper.rs` is the one table of the text's numbers;
+//! - `paper.rs` is the single table of the text's numbers;
 //! - `runs.rs` puts the paper's records into each system, each run once;
 //! - `rows.rs` compares the two, and states the text's contradictions with their arithmetic;
 //! - `figures.rs` draws the paper's figures, its stage diagrams from the runs' traces.
 //!
 //! Two things were calibrated: the cost of a synced put on one disk (320 s of 100 KB puts, and 38.6 MB/s of 1,000 KB
-//! puts), and its fixed part on a stripe (522 s). All else is prediction. Keys, and the angle of a platter after each
-//! seek, are drawn.
+//! puts), and its fixed part on a stripe (522 s). All else is prediction. Keys are random, and so is the angle of a
+//! platter after each seek.
 
 mod figures;
 mod paper;
@@ -23,7 +23,7 @@ pub(super) use paper::ALL as CLAIMS;
 use super::evaluation;
 use crate::report::{Cell, Column, ColumnOf, Page, Table};
 
-/// The evaluation, reproduced.
+/// The reproduced evaluation.
 pub type Reproduction = evaluation::Reproduction<Runs>;
 
 const ABOUT: &str = "Every number of the text of \"Workload Shifting\", section IV, beside what the simulator says: \
@@ -36,12 +36,12 @@ const ABOUT: &str = "Every number of the text of \"Workload Shifting\", section 
                      2 GB of memory; 8 W while a disk works, 5 W while it waits.";
 
 impl Reproduction {
-    /// The evaluation by these runs.
+    /// The evaluation with these runs.
     pub fn of(runs: Runs) -> Self {
         Self { rows: rows::rows(&runs), figures: figures::figures(&runs), runs }
     }
 
-    /// Every run as a table.
+    /// All runs as a table.
     pub fn points(&self) -> Table {
         let (words, numbers) = (Column::words, Column::numbers);
         let columns: &[ColumnOf<Put>] = &[
@@ -66,7 +66,7 @@ impl Reproduction {
         Table::of(&self.runs.puts, columns)
     }
 
-    /// Everything on one page. `command` is what makes it again.
+    /// Everything on one page. `command` is the command that makes the page.
     pub fn page(&self, command: &str) -> Page {
         self.page_of("Workload Shifting, reproduced", ABOUT, command, [("All runs", self.points())])
     }

@@ -1,19 +1,19 @@
-//! All rows of an evaluation as a file: printed by `larder reproduce`, kept in `docs/reproduced/`, and what tests hold
-//! the quick form against.
+//! All rows of an evaluation as a file: printed by `larder reproduce`, stored in `docs/reproduced/`; tests compare the
+//! quick form with it.
 
 use super::judge::{self, Row};
 use serde::Serialize;
 
-/// The rows of an evaluation, and what makes them again.
+/// The rows of an evaluation, and the command that makes them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Snapshot<'a> {
     /// The command.
     pub command: String,
     /// The version of Larder.
     pub version: String,
-    /// The findings, counted.
+    /// The counts of the findings.
     pub findings: String,
-    /// All other rows, counted.
+    /// The counts of all other rows.
     pub others: String,
     /// The rows, in the order of the text.
     pub rows: &'a [Row],

@@ -1,12 +1,12 @@
-//! The evaluation of SOHO (section IV), reproduced: the claims of its text beside our results.
+//! The evaluation of SOHO (section IV), reproduced: the claims of its text compared with our results.
 //!
-//! - `paper.rs` is the one table of the text's numbers;
+//! - `paper.rs` is the single table of the text's numbers;
 //! - `runs.rs` puts applications and traces into a disk, flash and SOHO, each run once;
 //! - `rows.rs` compares the two, and states the text's contradictions with their arithmetic;
-//! - `figures.rs` draws the paper's figures, reads and writes apart.
+//! - `figures.rs` draws the paper's figures, with separate reads and writes.
 //!
-//! Nothing was calibrated. What the text leaves open is chosen in `runs.rs` and `sim/src/soho/load.rs`, and changed
-//! there one choice after the other: [`Reproduction::sensitivity`] has what depends on each.
+//! Nothing was calibrated. Choices for the gaps in the text are in `runs.rs` and `sim/src/soho/load.rs`, and are
+//! changed there one at a time; [`Reproduction::sensitivity`] shows their effects.
 
 mod figures;
 mod paper;
@@ -23,7 +23,7 @@ use super::evaluation;
 use crate::report::{Cell, Column, ColumnOf, Page, Table};
 use runs::CRITICAL;
 
-/// The evaluation, reproduced.
+/// The reproduced evaluation.
 pub type Reproduction = evaluation::Reproduction<Runs>;
 
 const ABOUT: &str = "Every number of the text of \"SOHO\", section IV, beside what the simulator says: the staging \
@@ -36,19 +36,19 @@ const ABOUT: &str = "Every number of the text of \"SOHO\", section IV, beside wh
                      and more, 4.7 ms on average; no buffer in the disk; 0.1 ms for each request on any device; moves \
                      in blocks of 400 KB, which leave nothing behind.";
 
-/// The choices that were changed, each with what it makes of the four averages of the text.
+/// A changed choice, with its effect on the four averages of the text.
 struct Sensitivity {
     variant: Variant,
     shares: [f64; 4],
 }
 
 impl Reproduction {
-    /// The evaluation by these runs.
+    /// The evaluation with these runs.
     pub fn of(runs: Runs) -> Self {
         Self { rows: rows::rows(&runs), figures: figures::figures(&runs), runs }
     }
 
-    /// What the text's averages come to with the first seed, if a choice of ours is changed.
+    /// The text's averages for each changed choice of ours, with the first seed.
     pub fn sensitivity(&self) -> Table {
         let (low, high) = (System::Blocking(CRITICAL[0]), SOHO);
         let all = Variant::ALL.map(|variant| {
@@ -72,7 +72,7 @@ impl Reproduction {
         Table::of(&all, columns)
     }
 
-    /// Every run as a table.
+    /// All runs as a table.
     pub fn points(&self) -> Table {
         let (words, numbers) = (Column::words, Column::numbers);
         let columns: &[ColumnOf<Made>] = &[
@@ -102,7 +102,7 @@ impl Reproduction {
         Table::of(&self.runs.made, columns)
     }
 
-    /// Everything on one page. `command` is what makes it again.
+    /// Everything on one page. `command` is the command that makes the page.
     pub fn page(&self, command: &str) -> Page {
         let tables = [("What depends on choices of ours", self.sensitivity()), ("All runs", self.points())];
         self.page_of("SOHO, reproduced", ABOUT, command, tables)

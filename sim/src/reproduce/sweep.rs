@@ -2,10 +2,10 @@
 
 use crate::report::short;
 
-/// A step of a sweep goes up or down if it is larger than this share.
+/// The share above which a step of a sweep counts as up or down.
 pub(super) const STEP: f64 = 0.01;
 
-/// The greatest of `values`.
+/// The greatest value of `values`.
 pub(super) fn most(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(f64::NEG_INFINITY, f64::max)
 }

@@ -1,5 +1,5 @@
-//! From the values of one case to its trial: here a rack that serves, in `job.rs` a repartition, in `fill.rs` a rack
-//! that is filled, in `copy.rs` a copy; in `hardware.rs` and `system.rs` what several of them have.
+//! From the values of one case to its trial: the trial of a serving rack is here, that of a repartition in `job.rs`, of
+//! a filled rack in `fill.rs`, of a copy in `copy.rs`; `hardware.rs` and `system.rs` have the common parts.
 
 mod copy;
 mod fill;

@@ -1,11 +1,11 @@
-//! The values of a scenario's keys, and the combinations of them.
+//! The values of a scenario's keys, and their combinations.
 
 use super::key::{KEYS, Key, UNSET};
 use super::value::{Meaning, Value, Written};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The values of every key that has any.
+/// The values of every key that has values.
 #[derive(Clone, Debug)]
 pub(super) struct Values(pub BTreeMap<&'static str, Vec<Value>>);
 
@@ -14,7 +14,7 @@ impl Values {
         self.0.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// The keys that have more than one value.
+    /// The keys with more than one value.
     pub fn varied(&self) -> Vec<&'static Key> {
         KEYS.iter().filter(|key| self.of(key.name).len() > 1).collect()
     }
@@ -24,10 +24,10 @@ impl Values {
         self.of(key).iter().all(|value| value.meaning.along_axis().is_some())
     }
 
-    /// Every combination of values, each once.
+    /// All combinations of values, each once.
     ///
     /// # Errors
-    /// The key whose values make more than `most` of them.
+    /// The key whose values result in more than `most` combinations.
     pub fn combinations(&self, most: usize) -> Result<Vec<Case>, &'static str> {
         let mut cases = vec![Case { values: BTreeMap::new() }];
         for key in in_order().into_iter().filter(|key| self.0.contains_key(key.name)) {
@@ -47,7 +47,7 @@ impl Values {
         Ok(cases)
     }
 
-    /// True if a key applies in some case.
+    /// True if a key applies in at least one case.
     pub fn may_apply(&self, key: &Key) -> bool {
         let Some((on, wanted)) = key.when else { return true };
         let other = Key::named(on);
@@ -56,7 +56,7 @@ impl Values {
         applies || (wanted.contains(&UNSET) && other.is_some_and(|other| self.may_not_apply(other)))
     }
 
-    /// True if a key does not apply in some case.
+    /// True if a key does not apply in at least one case.
     fn may_not_apply(&self, key: &Key) -> bool {
         let Some((on, wanted)) = key.when else { return !self.0.contains_key(key.name) };
         self.of(on).iter().any(|value| !value.meaning.is_word_of(wanted))
@@ -64,22 +64,22 @@ impl Values {
     }
 }
 
-/// The keys, each behind the one that decides whether it applies.
+/// The keys, each after the key that decides whether it applies.
 pub(super) fn in_order() -> Vec<&'static Key> {
     let mut keys: Vec<&Key> = KEYS.iter().collect();
     keys.sort_by_key(|key| key.depth());
     keys
 }
 
-/// One combination of values: those of all keys that apply in it.
+/// One combination of values, for all keys that apply in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// By the key's name.
+    /// The values by key name.
     pub values: BTreeMap<&'static str, Value>,
 }
 
 impl Case {
-    /// The value of `key` as it is written, if it applies in this case.
+    /// The value of `key` as written, if the key applies in this case.
     pub fn written(&self, key: &str) -> Option<&Written> {
         self.values.get(key).map(|value| &value.written)
     }
@@ -98,12 +98,12 @@ impl Case {
         })
     }
 
-    /// The meaning of the value of `key`, if it applies in this case.
+    /// The meaning of the value of `key`, if the key applies in this case.
     pub(super) fn meaning_of(&self, key: &str) -> Option<&Meaning> {
         self.values.get(key).map(|value| &value.meaning)
     }
 
-    /// The same of a key that always applies.
+    /// The meaning of the value of a key that always applies.
     pub(super) fn meaning(&self, key: &'static str) -> &Meaning {
         self.meaning_of(key).unwrap_or_else(|| panic!("{key} has a value in every case"))
     }
@@ -126,22 +126,22 @@ impl Case {
         *self.meaning(key) == Meaning::Flag(true)
     }
 
-    /// A whole number; `None` for the word that may stand instead, or where the key does not apply.
+    /// A whole number; `None` for the alternative word, or if the key does not apply.
     pub(super) fn whole_or_word(&self, key: &'static str) -> Option<u64> {
         if let Meaning::Whole(number) = self.meaning_of(key)? { Some(*number) } else { None }
     }
 
-    /// A size; `None` for the word that may stand instead.
+    /// A size; `None` for the alternative word.
     pub(super) fn bytes(&self, key: &'static str) -> Option<u64> {
         if let Meaning::Bytes(bytes) = self.meaning(key) { Some(*bytes) } else { None }
     }
 
-    /// A rate; `None` for the word that may stand instead.
+    /// A rate; `None` for the alternative word.
     pub(super) fn bytes_per_s(&self, key: &'static str) -> Option<u64> {
         if let Meaning::BytesPerS(rate) = self.meaning(key) { Some(*rate) } else { None }
     }
 
-    /// A duration; `None` for the word that may stand instead, or where the key does not apply.
+    /// A duration; `None` for the alternative word, or if the key does not apply.
     pub(super) fn span(&self, key: &'static str) -> Option<Duration> {
         if let Meaning::Span(span) = self.meaning_of(key)? { Some(*span) } else { None }
     }

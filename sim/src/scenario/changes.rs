@@ -1,26 +1,25 @@
-//! The changes that a scenario makes to a rack that is described.
+//! The changes that a scenario makes to a described rack.
 //!
-//! Limits over the whole rack are resources like those of the description, so that the layout is made for them, the
-//! ledger grants by them, and the judge of the trace counts them. Stragglers are late to spin up; mounts stay as
-//! described.
+//! Limits over the whole rack are resources like those of the description, so the layout is made for them, the ledger
+//! grants permits by them, and the trace judge counts them. Stragglers are late to spin up; mounts stay as described.
 
 use model::{DomainId, DomainLimit, RackDraft, RackSpec, Resource, Stragglers};
 use std::time::Duration;
 
-/// The changes to a rack. Without any it stays as it is.
+/// The changes to a rack. Without changes, the rack stays as described.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Changes {
     pub active_groups: Option<u32>,
     pub watts: Option<u32>,
     pub group_drives: Option<u32>,
-    /// Thousandths of all starts, and the longest of them.
+    /// The share of stragglers among starts, in thousandths, and the longest start.
     pub stragglers: Option<(u16, Duration)>,
     pub rate_spread_permille: Option<u16>,
     pub zone_spread_permille: Option<u16>,
 }
 
 impl Changes {
-    /// The first key that changes anything: an error is reported at its line.
+    /// The first key with a change; errors are reported at its line.
     pub fn first_key(&self) -> Option<&'static str> {
         let changes = [
             (self.active_groups.is_some(), "limit.active_groups"),

@@ -1,18 +1,18 @@
-//! The keys that a scenario may set, with their defaults. `docs/simulator.md` is the list for people.
+//! The keys that a scenario may set, with their defaults. `docs/simulator.md` lists them for users.
 
 use super::value::Kind;
 
 /// A key of a scenario.
 #[derive(Debug)]
 pub struct Key {
-    /// Its name, with that of its table: `policy.queue_depth`.
+    /// Its name, with the name of its table: `policy.queue_depth`.
     pub name: &'static str,
-    /// The kind of value that may be written for it.
+    /// The kind of its values.
     pub kind: Kind,
-    /// Its value where it is not set, as it would be written; `None` where it must be set.
+    /// Its value if it is not set, in scenario notation; `None` if it must be set.
     pub default: Option<&'static str>,
-    /// The key on which this one depends, and the words of it with which this one applies; an empty word stands for a
-    /// key that does not apply itself.
+    /// The key on which this one depends, and the words of that key with which this one applies; an empty word means
+    /// that the other key does not apply itself.
     pub when: Option<(&'static str, &'static [&'static str])>,
 }
 
@@ -25,8 +25,8 @@ impl Key {
         Self { when: Some((key, values)), ..self }
     }
 
-    /// The number of keys that decide, one after the other, whether it applies: the kinds of scenario and of hardware
-    /// are the first two of all.
+    /// The rank in the order of evaluation: a key comes after the key that decides whether it applies. The kinds of
+    /// scenario and of hardware come first; keys of equal rank are in the order of [`KEYS`].
     pub(super) fn depth(&self) -> usize {
         match self.when {
             _ if self.name == KIND => 0,
@@ -42,7 +42,7 @@ impl Key {
     }
 }
 
-/// Among the words of [`Key::when`]: the other key does not apply.
+/// A word in [`Key::when`]: the other key does not apply.
 pub const UNSET: &str = "";
 
 const KIND: &str = "kind";
@@ -50,18 +50,18 @@ const SERVICE: &[&str] = &["service"];
 const REPARTITION: &[&str] = &["repartition"];
 const FILL: &[&str] = &["fill"];
 const COPY: &[&str] = &["copy"];
-/// Kinds in which a rack works.
+/// The kinds with a working rack.
 const WORKS: &[&str] = &["service", "repartition", "copy"];
-/// Groups made up by the scenario, or those of a rack.
+/// The choice between synthetic groups and those of a rack.
 const HARDWARE: &str = "repartition.hardware";
 const GROUPS: &[&str] = &["groups"];
-/// Keys of a rack that is described.
+/// The words with which keys of a described rack apply.
 const DESCRIBED: &[&str] = &["rack", UNSET];
 const ARRIVALS: &str = "workload.arrivals";
 const DRAWN: &[&str] = &["poisson", "burst"];
 const COUNT: u64 = u32::MAX as u64;
 
-/// All keys, in the order in which reports have them.
+/// All keys, in the order of reports.
 pub const KEYS: &[Key] = &[
     key(KIND, Kind::Word(&["service", "repartition", "fill", "copy"]), "\"service\""),
     key("rack", Kind::Name("a shipped rack's name, or the path of a description"), "\"pelican\"")

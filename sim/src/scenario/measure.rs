@@ -1,4 +1,4 @@
-//! The measures of a point by name, with the units in which people read them.
+//! The measures of a point by name, with units for readers.
 
 use super::trial::Found;
 use crate::copying::CopyPoint;
@@ -9,21 +9,21 @@ use crate::repartition::Repartitioned;
 /// A measure of a point.
 #[derive(Debug)]
 pub struct Measure {
-    /// Its name, as in JSON: `ttfb_s.p99`.
+    /// Its name in JSON: `ttfb_s.p99`.
     pub name: &'static str,
-    /// For the heads of tables and for axes, with the unit.
+    /// The label for table heads and axes, with the unit.
     pub label: &'static str,
-    /// The factor from the point's unit to that one.
+    /// The factor from the point's unit to the label's unit.
     scale: f64,
-    /// The value of a rack that serves, of a repartition job, of a rack that was filled, of a copy; `None` where it has
-    /// no such measure.
+    /// The values for a serving rack, a repartition job, a filled rack and a copy; `None` if that kind has no such
+    /// measure.
     of_point: fn(&Point) -> Option<f64>,
     of_job: fn(&Repartitioned) -> Option<f64>,
     of_fill: fn(&FillPoint) -> Option<f64>,
     of_copy: fn(&CopyPoint) -> Option<f64>,
     half_width: fn(&Point) -> Option<f64>,
     half_width_of_fill: fn(&FillPoint) -> Option<f64>,
-    /// True if it stands in the short table.
+    /// True if the measure is in the short table.
     pub short: bool,
 }
 
@@ -38,7 +38,7 @@ impl Measure {
         self.exact(found).map(|value| value * self.scale)
     }
 
-    /// Half the width of its 95 % confidence interval over the seeds, where it is known.
+    /// Half the width of its 95 % confidence interval over the seeds, if known.
     pub fn half_width(&self, found: &Found) -> Option<f64> {
         let half = match found {
             Found::Service(point) => (self.half_width)(point),
@@ -48,7 +48,7 @@ impl Measure {
         half.map(|value| value * self.scale)
     }
 
-    /// Its value as the point has it, in the unit of its name.
+    /// Its value in the point, in the unit of its name.
     pub fn exact(&self, found: &Found) -> Option<f64> {
         match found {
             Found::Service(point) => (self.of_point)(point),
@@ -97,7 +97,7 @@ impl Measure {
         Self { short: true, ..self }
     }
 
-    /// The same, which jobs have as well.
+    /// The same measure with a value for jobs.
     const fn and_job(self, of_job: fn(&Repartitioned) -> Option<f64>) -> Self {
         Self { of_job, ..self }
     }
@@ -107,8 +107,8 @@ impl Measure {
     }
 }
 
-/// All measures, in the order in which tables have them. Those of a rebuild have no value where no drive fails, those
-/// of a job none where there is no job.
+/// All measures, in the order of tables. Measures of a rebuild have no value without a failing drive, and those of a
+/// job none without a job.
 pub const MEASURES: &[Measure] = &[
     job("hours", "time (h)", 1.0, |job| Some(job.hours)).short(),
     job("model_hours", "the paper's model (h)", 1.0, |job| job.model_hours).short(),

@@ -8,14 +8,14 @@ use crate::report::{Axis, Figure, Mark, Panel, Scale, Series, Style};
 use model::text::nearest;
 use std::collections::BTreeMap;
 
-/// A figure of answers: a panel for each measure, a line for each combination of the values that make the series.
+/// A figure of answers: a panel for each measure, a line for each combination of the series' values.
 #[derive(Clone, Debug)]
 pub struct Plot {
     x: Along,
     y: Vec<&'static Measure>,
     series: Vec<&'static str>,
     x_scale: Option<Scale>,
-    /// The measures that are drawn on a logarithmic axis.
+    /// The measures with a logarithmic axis.
     log_y: Vec<String>,
 }
 
@@ -109,11 +109,11 @@ impl Plot {
         plain_name(key) + &unit.unwrap_or_default()
     }
 
-    /// The name of the series that `answer` belongs to.
+    /// The name of the series of `answer`.
     fn name(&self, answer: &Answer) -> String {
         let part = |key: &&'static str| {
             let written = answer.case.written(key)?.to_string().replace('_', " ");
-            // The words for a system or a strategy speak for themselves.
+            // The words for a system or a strategy are clear without the key.
             Some(if ["system", "repartition.strategy"].contains(key) {
                 written
             } else {
@@ -125,7 +125,7 @@ impl Plot {
     }
 }
 
-/// `policy.overtake_limit` as people say it: `overtake limit`.
+/// `policy.overtake_limit` in plain words: `overtake limit`.
 pub(super) fn plain_name(key: &str) -> String {
     key.rsplit('.').next().unwrap_or(key).replace('_', " ")
 }
@@ -157,14 +157,14 @@ fn scale(key: &'static str, words: &[String]) -> Result<Option<Scale>, Wrong> {
     }
 }
 
-/// Logarithmic for values that lie closer together, as factors than as steps.
+/// Logarithmic for values over at least a factor of ten that are spaced more evenly by factors than by steps.
 fn suited(values: &[f64]) -> Scale {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.dedup();
     let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return Scale::Linear };
     let middle = sorted[sorted.len() / 2];
-    // Where the middle one of them is nearer to the geometric than to the arithmetic mean of the ends.
+    // True if the middle value is nearer to the geometric than to the arithmetic mean of the ends.
     if *first > 0.0 && last / first >= 10.0 && middle < (first * last).sqrt() * 0.5 + (first + last) * 0.25 {
         Scale::Log
     } else {

@@ -9,7 +9,7 @@ use super::sources::Sources;
 use super::trial::Trial;
 use std::collections::BTreeMap;
 
-/// The highest number of cases that a scenario may have.
+/// The maximum number of cases of a scenario.
 const CASES_MAX: usize = 10_000;
 
 /// A question about a rack.
@@ -17,22 +17,22 @@ const CASES_MAX: usize = 10_000;
 pub struct Scenario {
     /// The question, in words.
     pub question: String,
-    /// Each gives one run of every case.
+    /// The seeds; each gives one run of every case.
     pub seeds: Vec<u64>,
-    /// The plot, if one is described.
+    /// The plot, if the scenario describes one.
     pub plot: Option<Plot>,
     values: Values,
-    /// The place at which each key is set.
+    /// The place in the text where each key is set.
     places: BTreeMap<String, String>,
     origin: String,
 }
 
 impl Scenario {
-    /// The scenario of `text`, with each of `overrides` (`key=value`) in its place. `origin` names the text in
+    /// The scenario of `text`, in which each of `overrides` (`key=value`) replaces a key. `origin` names the text in
     /// messages.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first error in the text, with its place.
     pub fn parse(text: &str, origin: &str, overrides: &[String]) -> Result<Self, ScenarioError> {
         let mut draft = Draft::default();
         draft.take_text(text, origin)?;
@@ -63,10 +63,10 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Every combination of values, each once.
+    /// All combinations of values, each once.
     ///
     /// # Errors
-    /// When there are more than 10,000.
+    /// An error if there are more than 10,000.
     pub fn cases(&self) -> Result<Vec<Case>, ScenarioError> {
         self.values.combinations(CASES_MAX).map_err(|key| {
             let why = format!("the values make more than {CASES_MAX} cases; write fewer values in some of the lists");
@@ -77,17 +77,17 @@ impl Scenario {
     /// The trial of `case`.
     ///
     /// # Errors
-    /// When values do not fit together, or a rack or trace cannot be had.
+    /// An error if values do not fit together, or if a rack or trace is not available.
     pub fn trial(&self, case: &Case, sources: &mut Sources<'_>) -> Result<Trial, ScenarioError> {
         build::trial(case, &self.seeds, sources).map_err(|(key, why)| self.refuse(key, &why))
     }
 
-    /// The keys that have more than one value.
+    /// The keys with more than one value.
     pub(super) fn varied(&self) -> Vec<&'static Key> {
         self.values.varied()
     }
 
-    /// Refuses keys that were set and apply in no case.
+    /// Rejects keys that were set but apply in no case.
     fn refuse_idle_keys(&self) -> Result<(), ScenarioError> {
         for key in KEYS.iter().filter(|key| self.places.contains_key(key.name)) {
             let Some((on, wanted)) = key.when else { continue };

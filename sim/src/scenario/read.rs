@@ -8,16 +8,16 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The highest number of values of one key in a list or range.
+/// The maximum number of values of one key in a list or range.
 const VALUES_MAX: u64 = 1_000;
 
-/// The reason why a text is no scenario: where, what is wrong, and what to write instead.
+/// The reason why a text is not a scenario: the place, the error, and the correct form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct ScenarioError {
     /// `file:line:column`, or the override.
     pub place: String,
-    /// The error, and what to write instead.
+    /// The error, and the correct form.
     pub message: String,
 }
 
@@ -30,16 +30,16 @@ pub(super) struct Draft {
     pub question: Option<String>,
     /// The seeds.
     pub seeds: Option<Vec<u64>>,
-    /// The keys of the table `plot`: words, one or several.
+    /// The keys of the table `plot`, each with one or more words.
     pub plot: BTreeMap<String, Vec<String>>,
-    /// The place of each of all these.
+    /// The place of each of these.
     pub places: BTreeMap<String, String>,
 }
 
-/// A text and its name.
+/// A text with its name.
 struct NamedText<'a> {
     label: &'a str,
-    /// The text in which lines are counted; `None` if it has only one.
+    /// The text in which lines are counted; `None` for a text of one line.
     text: Option<&'a str>,
 }
 
@@ -67,7 +67,7 @@ impl Draft {
         self.take_table("", root.get_ref(), &source)
     }
 
-    /// Reads an override, `key=value`. A value that is not TOML is taken as text, so that quotes can be left out.
+    /// Reads an override, `key=value`. A value that is not TOML is read as text, so quotes may be omitted.
     pub fn take_override(&mut self, setting: &str) -> Result<(), ScenarioError> {
         let label = format!("--set {setting}");
         let refused = |message: String| ScenarioError { place: label.clone(), message };
@@ -136,14 +136,14 @@ impl Draft {
     }
 }
 
-/// The message about an unknown key. `prefix` is the table it was written in.
+/// The message about an unknown key. `prefix` is the key's table in the text.
 fn unknown(name: &str, prefix: &str) -> String {
     let own = name.strip_prefix(prefix).unwrap_or(name);
     let elsewhere = KEYS.iter().find(|key| key.name.rsplit('.').next() == Some(own));
     let mut here: Vec<&str> = Vec::new();
     for known in known() {
         let Some(rest) = known.strip_prefix(prefix) else { continue };
-        // A dotted name, as overrides are written, is compared as a whole.
+        // A dotted name, as in overrides, is compared as a whole.
         let shown = if own.contains('.') { rest } else { rest.split('.').next().unwrap_or(rest) };
         if !here.contains(&shown) {
             here.push(shown);

@@ -8,7 +8,7 @@ use super::trial::{Answer, Found};
 use crate::point::Point;
 use crate::report::{Cell, Column, Page, Section, Table};
 
-/// The origin of a page, so that it can be made again.
+/// The origin of a page, from which it can be made again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The command.
@@ -19,12 +19,12 @@ pub struct Asked {
     pub text: String,
 }
 
-/// A table of the keys that vary, and of the measures that matter most.
+/// A table of the varied keys and the most important measures.
 pub fn short_table(scenario: &Scenario, answers: &[Answer]) -> Table {
     table(&scenario.varied(), answers, |measure| measure.short, false)
 }
 
-/// A warning that drives start more often than they are rated for, if they do in some of the answers.
+/// A warning that drives start more often than their rating allows, if that is true for any answer.
 pub fn wear(answers: &[Answer]) -> Option<String> {
     let points = answers.iter().filter_map(|answer| match &answer.found {
         Found::Service(point) => Some(&**point),
@@ -45,7 +45,7 @@ pub fn wear(answers: &[Answer]) -> Option<String> {
     ))
 }
 
-/// A warning that queues had not settled when measuring began, if they had not in some of the answers.
+/// A warning that queues had not settled at the beginning of the measurement, if that is true for any answer.
 pub fn unsettled(answers: &[Answer]) -> Option<String> {
     let count = answers.iter().filter(|answer| answer.found.unsettled()).count();
     (count > 0).then(|| {
@@ -58,14 +58,14 @@ pub fn unsettled(answers: &[Answer]) -> Option<String> {
     })
 }
 
-/// All parameters and all measures, in the units of their names, with every digit.
+/// All parameters and all measures, in the units of the measures' names, with every digit.
 pub fn csv(answers: &[Answer]) -> String {
     let keys: Vec<&Key> =
         KEYS.iter().filter(|key| answers.iter().any(|a| a.case.values.contains_key(key.name))).collect();
     table(&keys, answers, |_| true, true).csv()
 }
 
-/// The keys and those measures of `measures` that any answer has; for programs in the units of their names.
+/// The keys, and the measures in `measures` that any answer has; if `exact`, in the units of the measures' names.
 fn table(keys: &[&Key], answers: &[Answer], measures: impl Fn(&Measure) -> bool, exact: bool) -> Table {
     let counted = |measure: &&Measure| answers.iter().any(|answer| measure.exact(&answer.found).is_some());
     let measures: Vec<&Measure> = MEASURES.iter().filter(|measure| measures(measure)).filter(counted).collect();
@@ -86,7 +86,7 @@ fn table(keys: &[&Key], answers: &[Answer], measures: impl Fn(&Measure) -> bool,
     })
 }
 
-/// The values of the keys as they are written, and beside them `columns`, whose cells `cell` makes by their index.
+/// The values of the keys as written, followed by `columns`; `cell` makes a cell from the index of its column.
 fn beside(keys: &[&Key], answers: &[Answer], columns: Vec<Column>, cell: impl Fn(&Answer, usize) -> Cell) -> Table {
     let count = columns.len();
     let of_keys = keys.iter().map(|key| Column::words(plain_name(key.name), key.name));
@@ -168,7 +168,7 @@ fn explained(scenario: &Scenario, answers: &[Answer]) -> String {
     text + bars
 }
 
-/// Parameters that are the same in all cases.
+/// Parameters with the same value in all cases.
 fn constants(scenario: &Scenario, answers: &[Answer]) -> Vec<(String, String)> {
     let varied = scenario.varied();
     let fixed = KEYS.iter().filter(|key| varied.iter().all(|other| other.name != key.name));

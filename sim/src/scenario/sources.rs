@@ -5,10 +5,10 @@ use model::RackSpec;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Finds a rack, or the path of a trace, by its name in the scenario; or says why it cannot be had.
+/// Finds a rack, or the path of a trace, by its name in the scenario; or returns the reason why it is not available.
 pub type Source<'a, T> = &'a dyn Fn(&str) -> Result<T, String>;
 
-/// Where racks and traces come from. Each is asked for once, however many cases name it.
+/// The sources of racks and traces. Each is requested once, for any number of cases with its name.
 pub struct Sources<'a> {
     rack: Source<'a, RackSpec>,
     trace: Source<'a, PathBuf>,
@@ -18,7 +18,7 @@ pub struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// Uses these sources, each of which says what is wrong with a name and what to write instead.
+    /// Uses these sources; the error of each names the problem with a name, and the correct form.
     pub fn new(rack: Source<'a, RackSpec>, trace: Source<'a, PathBuf>) -> Self {
         Self { rack, trace, racks: BTreeMap::new(), traces: BTreeMap::new(), changed: BTreeMap::new() }
     }

@@ -1,4 +1,4 @@
-//! Scenarios from text: what they mean, their cases, and every refusal.
+//! Scenarios from text: their meaning, their cases, and every error.
 #![allow(clippy::unwrap_used)]
 
 use super::key::{KEYS, Key};

@@ -1,4 +1,4 @@
-//! The trial of a case and its result: a rack that serves, a repartition job, a rack that is filled, or a copy.
+//! The trial of a case and its result: a serving rack, a repartition job, a filled rack, or a copy.
 
 use super::case::Case;
 use crate::copying::{CopyPoint, Copying};
@@ -11,13 +11,13 @@ use serde::Serialize;
 /// The simulation of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// A rack serves requests.
+    /// A rack that serves requests.
     Service(Box<Experiment>),
-    /// Data is repartitioned.
+    /// A repartition job.
     Repartition(Box<Repartition>),
-    /// A rack is written to until it refuses.
+    /// A rack that is written to until it rejects a write.
     Fill(Box<Filling>),
-    /// A tree is copied beside other clients.
+    /// A copy of a tree beside other clients.
     Copy(Box<Copying>),
 }
 
@@ -25,17 +25,17 @@ pub enum Trial {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Found {
-    /// That of a rack that serves.
+    /// The result of a serving rack.
     Service(Box<Point>),
-    /// That of a job.
+    /// The result of a job.
     Repartition(Box<Repartitioned>),
-    /// That of a rack that was filled.
+    /// The result of a filled rack.
     Fill(Box<FillPoint>),
-    /// That of a copy.
+    /// The result of a copy.
     Copy(Box<CopyPoint>),
 }
 
-/// A case, and its result.
+/// A case with its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The case.
@@ -47,16 +47,16 @@ pub struct Answer {
 /// The reason why a trial has no result.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrialError {
-    /// The experiment cannot be run.
+    /// The experiment cannot run.
     #[error(transparent)]
     Service(#[from] ExperimentError),
-    /// The job cannot be run.
+    /// The job cannot run.
     #[error(transparent)]
     Repartition(#[from] RepartitionError),
 }
 
 impl Trial {
-    /// Runs it, with every seed.
+    /// Runs the trial with every seed.
     ///
     /// # Errors
     /// [`TrialError`].
@@ -71,12 +71,12 @@ impl Trial {
 }
 
 impl Found {
-    /// True if queues had not settled before anything was measured, so that it depends on when it was measured.
+    /// True if queues had not settled before the measurement, so the result depends on the time of the measurement.
     pub fn unsettled(&self) -> bool {
         matches!(self, Self::Service(point) if point.settled == Some(false))
     }
 
-    /// For each seed, a number that is the same whenever the same happened; none where no time passes.
+    /// The trace hash of each seed's run; none for trials without simulated time.
     pub fn trace_hashes(&self) -> &[u64] {
         match self {
             Self::Fill(_) => &[],

@@ -1,14 +1,14 @@
 //! The values of a scenario: their text, their meaning, and ranges of them.
 //!
-//! Invariants: the text of a value is preserved, so that a report repeats it; a value between the ends of a range is
-//! rounded to three digits, so that it can be written down and given again.
+//! Invariants: the text of a value is preserved, so a report repeats it; a value between the ends of a range is rounded
+//! to three digits, so that users can write it in a scenario again.
 
 use model::text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// A value as it is written.
+/// A value as written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Written {
@@ -18,7 +18,7 @@ pub enum Written {
     Whole(i64),
     /// Another number.
     Number(f64),
-    /// Anything in quotes.
+    /// Quoted text.
     Text(String),
 }
 
@@ -42,7 +42,7 @@ pub enum Meaning {
     Whole(u64),
     /// A number without unit.
     Number(f64),
-    /// A word of a few, or a name.
+    /// One of a few words, or a name.
     Word(String),
     /// Bytes.
     Bytes(u64),
@@ -50,33 +50,33 @@ pub enum Meaning {
     Span(Duration),
     /// Bytes/s.
     BytesPerS(u64),
-    /// A frequency: times a second.
+    /// A frequency, in events per second.
     PerS(f64),
 }
 
-/// A value: its text, and its meaning.
+/// A value with its text and its meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
-    /// As it is written.
+    /// The value as written.
     pub written: Written,
     /// Its meaning.
     pub meaning: Meaning,
 }
 
-/// The kind of value that may be written for a key.
+/// The kind of a key's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// One of these words.
     Word(&'static [&'static str]),
-    /// The name or path of this.
+    /// The name or path of this kind of thing.
     Name(&'static str),
     /// true or false.
     Flag,
-    /// A whole number from the first to the second.
+    /// A whole number in this range, both ends included.
     Whole(u64, u64),
-    /// A whole number from 1, or this word.
+    /// A whole number of at least 1, or this word.
     WholeOr(&'static str),
-    /// A number from 0 to the one given.
+    /// A number from 0 to this one.
     Number(f64),
     /// A size above 0.
     Size,
@@ -86,13 +86,13 @@ pub enum Kind {
     Span,
     /// A duration, or this word.
     SpanOr(&'static str),
-    /// Bytes a second above 0.
+    /// Bytes/s above 0.
     Rate,
-    /// Bytes a second above 0, or this word.
+    /// Bytes/s above 0, or this word.
     RateOr(&'static str),
-    /// A frequency above 0: times a second.
+    /// A frequency above 0, in events per second.
     Frequency,
-    /// A limit to overtaking: a size, a number of operations or a duration.
+    /// An overtaking limit: a size, a number of operations or a duration.
     Limit,
 }
 
@@ -100,7 +100,7 @@ impl Kind {
     /// Finds the meaning of `written`.
     ///
     /// # Errors
-    /// A message that says what is wrong with it, and what to write instead.
+    /// A message with the error and the correct form.
     pub fn read(self, written: Written) -> Result<Value, String> {
         let meaning = self.meaning(&written)?;
         Ok(Value { written, meaning })
@@ -147,7 +147,7 @@ impl Kind {
         }
     }
 
-    /// The kind in words, with an example.
+    /// A description of the kind, with an example.
     pub fn example(self) -> String {
         match self {
             Self::Word(words) => format!("one of {}", quoted(words)),
@@ -223,12 +223,12 @@ fn frequency(written: &Written) -> Result<Meaning, String> {
 }
 
 impl Meaning {
-    /// True if it is one of these words.
+    /// True if the value is one of these words.
     pub(super) fn is_word_of(&self, words: &[&str]) -> bool {
         matches!(self, Self::Word(word) if words.contains(&word.as_str()))
     }
 
-    /// As a number for an axis, and its unit there; `None` for what is no number.
+    /// The value as a number for an axis, with its unit there; `None` if it is not a number.
     pub fn along_axis(&self) -> Option<(f64, &'static str)> {
         match self {
             Self::Whole(number) => Some((*number as f64, "")),
@@ -241,7 +241,7 @@ impl Meaning {
         }
     }
 
-    /// In the smallest unit of its kind, to find what lies between two.
+    /// The value in the smallest unit of its kind, for interpolation.
     fn smallest(&self) -> Option<f64> {
         match self {
             Self::Span(span) => Some(span.as_nanos() as f64),
@@ -251,7 +251,7 @@ impl Meaning {
         }
     }
 
-    /// A value of the same kind, as it is written.
+    /// A value of the same kind, as written.
     fn written_as(&self, smallest: f64) -> Written {
         let units: &[(&str, f64)] = match self {
             Self::Bytes(_) => &[("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)],
@@ -271,7 +271,7 @@ fn three_digits(value: f64) -> f64 {
         return 0.0;
     }
     let decimals = 2 - value.abs().log10().floor() as i32;
-    // Through text, so that 0.1 is 0.1 and not the next number beside it.
+    // Through text, so that 0.1 is 0.1 and not the next number.
     if decimals >= 0 {
         format!("{value:.*}", decimals as usize).parse().unwrap_or(value)
     } else {
@@ -280,7 +280,7 @@ fn three_digits(value: f64) -> f64 {
     }
 }
 
-/// A range as it is written: `{ from, to, steps, scale }`.
+/// A range as written: `{ from, to, steps, scale }`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RangeOf {
     pub from: Written,
@@ -290,7 +290,7 @@ pub(super) struct RangeOf {
 }
 
 impl RangeOf {
-    /// The values, the first and the last as they are written.
+    /// The values; the first and the last are as written.
     pub(super) fn values(self, kind: Kind) -> Result<Vec<Value>, String> {
         let (from, to) = (kind.read(self.from)?, kind.read(self.to)?);
         let (Some(low), Some(high)) = (from.meaning.smallest(), to.meaning.smallest()) else {

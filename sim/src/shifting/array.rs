@@ -11,64 +11,64 @@ use core::time::Duration;
 use engine::shift::{LogId, PoolDrive, ShiftStats};
 use model::{Attempt, Rng, Time};
 
-/// A stage of a disk (the paper's Table I); a disk in none of them is idle.
+/// A stage of a disk (the paper's Table I); a disk without a stage is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It takes the puts.
+    /// The disk takes the puts.
     Log,
-    /// A log is read from it.
+    /// A log is read from the disk.
     ReadLog,
-    /// A tree is written to it.
+    /// A tree is written to the disk.
     WriteTree,
 }
 
-/// A stage of a disk, from its beginning to its end.
+/// A stage of a disk, with its beginning and end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageSpan {
-    /// Which disk.
+    /// The disk.
     pub disk: usize,
-    /// Which stage.
+    /// The stage.
     pub stage: Stage,
-    /// Its beginning.
+    /// The beginning.
     pub from: Time,
-    /// Its end.
+    /// The end.
     pub to: Time,
 }
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct ArrayOutcome {
-    /// The time of the puts, until the last is durable.
+    /// The time of all puts, until the last one is durable.
     pub took: Duration,
-    /// Bytes that were put.
+    /// Bytes put.
     pub put_bytes: u64,
-    /// Bytes that were written to disks, by puts and background work together.
+    /// Bytes written to disks, by puts and background work together.
     pub written_bytes: u64,
     /// Energy of all disks in that time, in millijoules.
     pub energy_mj: u64,
-    /// The time for which each disk served requests, added up over all disks.
+    /// The time for which each disk served requests, summed over all disks.
     pub busy: Duration,
-    /// Starts of disks that slept.
+    /// Starts of sleeping disks.
     pub starts: u32,
-    /// Background work that ended, and its time.
+    /// The number of finished background tasks, and their total time.
     pub background: (u64, Duration),
-    /// What the rotation counted; zeros for other systems.
+    /// The counters of the rotation; zeros for other systems.
     pub shift: ShiftStats,
-    /// The stages of the disks in the first minute, for Workload Shifting: for pictures.
+    /// The stages of the disks in the first minute, for pictures; only for Workload Shifting.
     pub stages: Vec<StageSpan>,
 }
 
-/// Stages that begin later are not kept.
+/// Stages that begin later are not recorded.
 const PICTURED: Time = Time::from_secs(60);
 
 enum Event {
-    /// The put that was under way is durable.
+    /// The put in progress is durable.
     Put,
-    /// A chunk of the background work of this place has moved.
+    /// A chunk of the background work in this place has moved.
     Chunk(usize),
     /// The client may put again.
     Client,
-    /// A disk that was started turns.
+    /// A started disk is at speed.
     Awoke(PoolDrive),
     /// The rotation's deadline.
     Deadline,
@@ -81,7 +81,7 @@ enum Owner {
     Levels(Compaction),
 }
 
-/// What keeps the draws of keys apart from those of platters.
+/// Separates the random stream of keys from those of platters.
 const KEYS: u64 = u64::from_le_bytes(*b"put keys");
 
 struct Work {
@@ -104,13 +104,13 @@ struct Array<'a> {
     state: State,
     work: Vec<Option<Work>>,
     puts_left: u64,
-    /// The client waits for background work.
+    /// True if the client waits for background work.
     blocked: bool,
-    /// When the put that is under way, or was last, began.
+    /// The time when the current or last put began.
     put_began: Time,
-    /// A compaction that waits for a memtable to be written.
+    /// A compaction that waits until a memtable is written.
     paused: Option<usize>,
-    /// The deadline that the agenda knows of.
+    /// The deadline in the agenda.
     deadline: Time,
     keys: Rng,
     outcome: ArrayOutcome,
@@ -140,7 +140,7 @@ impl<'a> Array<'a> {
     fn new(run: &'a ArrayRun) -> Self {
         let state = match run.system {
             ArraySystem::WorkloadShifting { model, overrun } => {
-                // A log in order is a tree already.
+                // A log in key order is already a tree.
                 let run = ArrayRun { transform: run.transform && run.keys == KeyOrder::Random, ..run.clone() };
                 State::Shifting(Box::new(Rotation::new(&run, (model, overrun))))
             }
@@ -176,7 +176,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The client puts, if it may.
+    /// Lets the client put, if the system admits it.
     fn put(&mut self) {
         self.blocked = false;
         let admission = match &self.state {
@@ -244,13 +244,13 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The next put, as soon as its client has it.
+    /// Issues the next put as soon as its client is ready.
     fn put_next(&mut self) {
         let at = self.run.pace.map_or(self.now, |pace| self.put_began + pace);
         if at > self.now { self.agenda.plan(at, Event::Client) } else { self.put() }
     }
 
-    /// Something happened to the rotation, if there is one: begins what it asks for.
+    /// Reports an event to the rotation, if the system has one; begins the tasks that the rotation requests.
     fn rotated(&mut self, happens: impl FnOnce(&mut Rotation, Time) -> Vec<Asked>) {
         let State::Shifting(rotation) = &mut self.state else { return };
         let asked = happens(rotation, self.now);
@@ -267,7 +267,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The stripe transforms one log after the other.
+    /// Begins the next transformation on the stripe, which transforms one log after the other.
     fn begin_striped(&mut self) {
         let requests = self.run.requests;
         let (all, is_busy) = (self.disks.len(), self.is_busy());
@@ -288,7 +288,8 @@ impl<'a> Array<'a> {
         self.begin(task, Owner::Striped);
     }
 
-    /// LevelDB has one thread for background work, which writes a full memtable before it goes on with a compaction.
+    /// Begins the next background work of LevelDB. Its single thread writes a full memtable before it continues a
+    /// compaction.
     fn begin_compaction(&mut self) {
         let (all, requests) = (self.disks.len(), self.run.requests);
         let is_flushing = self.work.iter().flatten().any(|work| matches!(work.owner, Owner::Flush(_)));
@@ -310,7 +311,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Whether the compaction at `place` has to wait for a memtable.
+    /// True if the compaction at `place` must wait for a memtable.
     fn is_to_pause(&self, place: usize) -> bool {
         let owner = |at: &Option<Work>| {
             at.as_ref().map(|work| &work.owner).is_some_and(|owner| matches!(owner, Owner::Flush(_)))
@@ -334,7 +335,7 @@ impl<'a> Array<'a> {
         self.step(place);
     }
 
-    /// The next chunk of the work at `place`, or its end.
+    /// Executes the next chunk of the work at `place`, or ends the work.
     fn step(&mut self, place: usize) {
         if self.is_to_pause(place) {
             self.paused = Some(place);
@@ -344,7 +345,7 @@ impl<'a> Array<'a> {
         let read_before = work.task.read_left;
         if let Some(end) = work.task.step(&mut self.disks, &self.run.disk, self.now) {
             if read_before == 0 && !work.task.merges {
-                // Sorted, and written from here on.
+                // The log is sorted; from here on its tree is written.
                 note(&mut self.outcome.stages, work.task.to.start, Stage::WriteTree, self.now, end);
             } else if !work.task.merges {
                 note(&mut self.outcome.stages, work.task.from.start, Stage::ReadLog, self.now, end);
@@ -390,12 +391,12 @@ impl<'a> Array<'a> {
     }
 }
 
-/// How far the places of a disk are apart. See the head of `shifting.rs`.
+/// The distances between the places of a disk. See the head of `shifting.rs`.
 fn distances(run: &ArrayRun) -> Distances {
     let region = (run.puts * run.put_bytes) / u64::from(run.disks);
     match run.system {
         ArraySystem::LevelDb => {
-            // The mean distance of places that are drawn evenly.
+            // The mean distance of places drawn evenly.
             let among = run.disk.seek(region / 3);
             Distances { logs: among, tree: among }
         }
@@ -409,7 +410,7 @@ fn distances(run: &ArrayRun) -> Distances {
     }
 }
 
-/// Notes a stage; one that goes on where the last of its disk ended is the same.
+/// Records a stage; merges it with the last stage of its disk if that is the same stage and ended just then.
 fn note(stages: &mut Vec<StageSpan>, disk: usize, stage: Stage, from: Time, to: Time) {
     let last = stages.iter_mut().rev().find(|span| span.disk == disk);
     if let Some(span) = last.filter(|span| span.stage == stage && span.to == from) {

@@ -1,17 +1,16 @@
-//! LevelDB's levels: memtable, flushes, compactions and stalls, table by table and key by key, as its implementation
-//! has them (`db_impl.cc`, `version_set.cc`, `dbformat.h`): a memtable of 4 MB, tables of 2 MB, four tables in level 0
-//! begin a compaction, eight slow writes down, twelve stop them, level 1 holds 10 MB and each further one ten times as
+//! LevelDB's levels: memtable, flushes, compactions and stalls, table by table and key by key, as in its implementation
+//! (`db_impl.cc`, `version_set.cc`, `dbformat.h`). A memtable has 4 MB and a table 2 MB. In level 0, four tables start
+//! a compaction, eight slow down writes, and twelve stop them. Level 1 holds 10 MB, and each further level ten times as
 //! much.
 //!
-//! 1. A full memtable becomes one table. It goes to level 0, or as far down as level 2 if nothing there overlaps it.
-//! 2. The level that exceeds its size most is compacted: its first table behind the last one that was compacted there,
-//!    of level 0 all that overlap, with all tables of the next level that overlap those. More tables of the upper level
-//!    come along if they need no more of the lower one.
-//! 3. A single table that overlaps nothing moves down by name.
-//! 4. Tables that were used last are in the page cache, as many as memory holds: reading them needs no disk.
+//! 1. A full memtable becomes one table. It goes to level 0, or down to level 2 at most if no table there overlaps it.
+//! 2. The level that exceeds its size most is compacted: its first table after the last compacted one (in level 0, all
+//!    tables that overlap it), with all overlapping tables of the next level. More tables of the upper level are
+//!    included if they need no more of the lower one.
+//! 3. A single table without overlaps moves down without being rewritten.
+//! 4. The most recently used tables are in the page cache, up to the memory size: reading them needs no disk.
 //!
-//! Invariant: what a compaction reads and writes is the tables that it merges; write amplification is nowhere a
-//! parameter.
+//! Invariant: a compaction reads and writes the tables that it merges; write amplification is not a parameter anywhere.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -23,17 +22,17 @@ const LEVEL_1_BYTES: u64 = 10 << 20;
 const COMPACT_TABLES: usize = 4;
 const SLOW_TABLES: usize = 8;
 const STOP_TABLES: usize = 12;
-/// A put waits this long while level 0 has many tables.
+/// The delay of a put while level 0 has many tables.
 const SLOW: Duration = Duration::from_millis(1);
 const LEVELS: usize = 7;
-/// A memtable is pushed no further down than this.
+/// The lowest level for a new memtable.
 const MEMTABLE_LEVEL_MAX: usize = 2;
-/// A table ends before it overlaps more than this of the level after the next.
+/// A table ends before it overlaps more than this of the level after the next one.
 const GRANDPARENTS_BYTES: u64 = 10 * TABLE_BYTES;
-/// The upper level's tables come along only into a compaction that is smaller than this.
+/// More tables of the upper level are included only if the compaction stays smaller than this.
 const EXPANDED_BYTES: u64 = 25 * TABLE_BYTES;
 
-/// A table: its keys, ascending. At least one.
+/// A table: its keys in ascending order, at least one.
 #[derive(Debug, PartialEq, Eq)]
 struct SortedTable {
     id: u64,
@@ -54,7 +53,7 @@ impl SortedTable {
     }
 }
 
-/// The tables that the page cache holds, by their last use.
+/// The tables in the page cache, by their last use.
 #[derive(Clone, Debug, Default)]
 struct PageCache {
     room_bytes: u64,
@@ -65,7 +64,7 @@ struct PageCache {
 }
 
 impl PageCache {
-    /// Whether table `id` was in the cache; now it is.
+    /// True if table `id` was in the cache; afterwards it is.
     fn touch(&mut self, id: u64, bytes: u64) -> bool {
         let found = self.remove(id);
         self.uses += 1;
@@ -92,22 +91,22 @@ impl PageCache {
 pub(super) struct Levels {
     record_bytes: u64,
     memtable: Vec<u64>,
-    /// A full memtable that is not a table yet.
+    /// A full memtable that is not yet a table.
     immutable: Vec<u64>,
-    /// Level 0 by age, oldest first; the others by their keys.
+    /// Level 0 ordered by age, oldest first; the others by key.
     tables: [Vec<Rc<SortedTable>>; LEVELS],
-    /// Keys of each.
+    /// The number of keys in each level.
     key_counts: [u64; LEVELS],
-    /// The last key that was compacted in each level.
+    /// The last compacted key of each level.
     pointers: [Option<u64>; LEVELS],
     cache: PageCache,
     next_id: u64,
 }
 
-/// Background work, to be applied when it is done.
+/// Background work, applied when it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Compaction {
-    /// Bytes that are read from disks; what the page cache holds is not.
+    /// Bytes read from disks, without tables in the page cache.
     pub read_bytes: u64,
     pub write_bytes: u64,
     kind: Kind,
@@ -116,7 +115,7 @@ pub(super) struct Compaction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Flush,
-    /// These tables of this level, by number, and of the next, become these.
+    /// A merge of these tables of the level and of the next level, by table number, into these outputs.
     Merge {
         level: usize,
         inputs: [Vec<u64>; 2],
@@ -124,17 +123,17 @@ enum Kind {
     },
 }
 
-/// What a put has to do first.
+/// The admission of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Now,
     After(Duration),
-    /// Until background work has ended.
+    /// The put waits until background work has ended.
     Blocked,
 }
 
 impl Levels {
-    /// An empty database of records of this size, with so much memory for pages of its tables.
+    /// An empty database with records of this size, and this amount of memory for pages of its tables.
     pub fn new(record_bytes: u64, cache_bytes: u64) -> Self {
         Self {
             record_bytes,
@@ -148,7 +147,7 @@ impl Levels {
         }
     }
 
-    /// May a put go on? As `DBImpl::MakeRoomForWrite`.
+    /// Decides whether a put may continue, as `DBImpl::MakeRoomForWrite`.
     pub fn admits(&self) -> Admission {
         let fresh = self.tables[0].len();
         if self.is_full() && (!self.immutable.is_empty() || fresh >= STOP_TABLES) {
@@ -164,7 +163,7 @@ impl Levels {
         self.memtable.len() as u64 * self.record_bytes >= MEMTABLE_BYTES
     }
 
-    /// A put with this key, which is no other's, is in the log.
+    /// Adds a put with this unique key, which is in the log.
     pub fn put(&mut self, key: u64) {
         if self.is_full() {
             assert!(self.immutable.is_empty(), "one memtable at a time is written");
@@ -173,13 +172,13 @@ impl Levels {
         self.memtable.push(key);
     }
 
-    /// The memtable that waits to be written, if there is one: it goes before any compaction, even one under way.
+    /// The memtable that waits to be written, if any: it precedes every compaction, even a running one.
     pub fn flush(&self) -> Option<Compaction> {
         let write_bytes = self.immutable.len() as u64 * self.record_bytes;
         (write_bytes > 0).then_some(Compaction { read_bytes: 0, write_bytes, kind: Kind::Flush })
     }
 
-    /// The next compaction, if there is one due. Tables that only move have moved.
+    /// The next due compaction, if any. Tables that only move have moved already.
     pub fn compact(&mut self) -> Option<Compaction> {
         loop {
             let level = self.due()?;
@@ -204,13 +203,13 @@ impl Levels {
         }
     }
 
-    /// The level that exceeds its size most, as `VersionSet::Finalize`. Asked at every put.
+    /// The level that exceeds its size most, as `VersionSet::Finalize`. Evaluated at every put.
     fn due(&self) -> Option<usize> {
         let score = |level: usize| match level {
             0 => self.tables[0].len() as f64 / COMPACT_TABLES as f64,
             _ => (self.key_counts[level] * self.record_bytes) as f64 / capacity(level) as f64,
         };
-        // Of equals, the upper one.
+        // The upper of two equal levels.
         let fullest = (0..LEVELS - 1).rev().max_by(|a, b| score(*a).total_cmp(&score(*b)))?;
         (score(fullest) >= 1.0).then_some(fullest)
     }
@@ -262,7 +261,7 @@ impl Levels {
         keys.sort_unstable();
         let (mut outputs, mut begin, mut met, mut passed) = (Vec::new(), 0, 0, 0);
         for at in 0..keys.len() {
-            // A table ends before its successor would meet too much of the level after the next.
+            // A table ends before its successor would overlap too much of the level after the next one.
             while passed < grandparents.len() && keys[at] > grandparents[passed].last() {
                 met += if at > 0 { self.bytes(&grandparents[passed..=passed]) } else { 0 };
                 passed += 1;
@@ -291,7 +290,7 @@ impl Levels {
         tables.insert(at, table);
     }
 
-    /// `compaction` is done.
+    /// Applies a finished compaction.
     pub fn apply(&mut self, compaction: Compaction) {
         match compaction.kind {
             Kind::Flush => {
@@ -322,7 +321,7 @@ impl Levels {
         self.insert(level, table);
     }
 
-    /// Where a memtable goes, as `Version::PickLevelForMemTableOutput`.
+    /// The level for a memtable, as `Version::PickLevelForMemTableOutput`.
     fn level_for(&self, keys: &[u64]) -> usize {
         let range = (keys[0], keys[keys.len() - 1]);
         let overlaps = |level: usize| self.tables[level].iter().any(|table| table.overlaps(range));
@@ -341,7 +340,7 @@ impl Levels {
     }
 }
 
-/// The least and the greatest key of tables; of none, an empty range.
+/// The least and greatest keys of tables; an empty range for no tables.
 fn span<'a>(tables: impl IntoIterator<Item = &'a Rc<SortedTable>>) -> (u64, u64) {
     let none = (u64::MAX, 0);
     tables.into_iter().fold(none, |(first, last), table| (first.min(table.first()), last.max(table.last())))
@@ -356,7 +355,7 @@ mod tests {
     use super::*;
     use model::Rng;
 
-    /// The levels, the bytes written to tables, and the puts, once all compactions are done.
+    /// The levels, the bytes written to tables, and the puts, after all compactions.
     fn filled(record_bytes: u64, gigabytes: u64, random: bool) -> (Levels, u64, u64) {
         let (mut levels, mut written, mut puts) = (Levels::new(record_bytes, 0), 0, 0);
         let mut rng = Rng::new(7);

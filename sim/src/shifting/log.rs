@@ -1,4 +1,4 @@
-//! The log of Workload Shifting in the simulator: executes what [`engine::shift`] decides.
+//! The log of Workload Shifting in the simulator: executes the decisions of [`engine::shift`].
 
 use super::ArrayRun;
 use super::power::PoolPower;
@@ -6,7 +6,7 @@ use super::task::{Requests, Task};
 use engine::shift::{LogId, Model, Overrun, PoolDrive, Shift, ShiftAction, ShiftEvent, ShiftPolicy, TransformOutcome};
 use model::{Attempt, Time};
 
-/// A rotation, and the log on duty.
+/// A rotation with its log on duty.
 pub(super) struct Rotation {
     shift: Shift,
     /// The log on duty, its drive, and its bytes.
@@ -15,15 +15,15 @@ pub(super) struct Rotation {
     transform: bool,
     requests: Requests,
     sealed_bytes: Vec<(LogId, u64)>,
-    /// When each disk came on duty.
+    /// The times at which disks came on duty.
     pub duties: Vec<(Time, usize)>,
-    /// Who sleeps, and who starts.
+    /// The power states of the disks.
     pub power: PoolPower,
-    /// Disks that were started, and when they will turn: for the agenda.
+    /// Started disks, with the times at which they will be at speed; for the agenda.
     pub starting: Vec<(Time, PoolDrive)>,
 }
 
-/// A transformation that was asked for.
+/// A requested transformation.
 pub(super) struct Asked {
     pub log: LogId,
     pub attempt: Attempt,
@@ -50,17 +50,17 @@ impl Rotation {
         &self.shift
     }
 
-    /// The disk that takes the next put, unless clients are held back.
+    /// The disk that takes the next put, unless clients must wait.
     pub fn duty(&self) -> Option<usize> {
         self.open.filter(|_| self.admits).map(|(_, drive, _)| drive.0 as usize)
     }
 
-    /// Work begins.
+    /// Starts the rotation.
     pub fn boot(&mut self, now: Time) -> Vec<Asked> {
         self.apply(now, ShiftEvent::Booted)
     }
 
-    /// A put of `bytes` is in the log on duty.
+    /// Records that a put of `bytes` is in the log on duty.
     pub fn appended(&mut self, now: Time, bytes: u64) -> Vec<Asked> {
         let Some((log, _, length)) = self.open.as_mut() else { return Vec::new() };
         *length += bytes;
@@ -68,18 +68,18 @@ impl Rotation {
         self.apply(now, event)
     }
 
-    /// A transformation ended.
+    /// Records that a transformation ended.
     pub fn transformed(&mut self, now: Time, (log, attempt): (LogId, Attempt)) -> Vec<Asked> {
         self.apply(now, ShiftEvent::TransformEnded { log, attempt, outcome: TransformOutcome::Done })
     }
 
-    /// A disk that was started turns.
+    /// Records that a started disk is at speed.
     pub fn awoke(&mut self, now: Time, drive: PoolDrive) -> Vec<Asked> {
         self.starting.extend(self.power.awoke(now, drive));
         self.apply(now, ShiftEvent::Awoke(drive))
     }
 
-    /// The rotation's deadline was reached.
+    /// Reports that the rotation's deadline was reached.
     pub fn deadline_reached(&mut self, now: Time) -> Vec<Asked> {
         self.apply(now, ShiftEvent::DeadlineReached)
     }
@@ -93,7 +93,7 @@ impl Rotation {
                 match action {
                     ShiftAction::OpenLog { log, drive } => self.opened(now, log, drive),
                     ShiftAction::Transform { log, attempt, .. } if !self.transform => {
-                        // Without transformation a log is done with when it is left.
+                        // Without transformation a log is finished when it goes off duty.
                         events.push(ShiftEvent::TransformEnded { log, attempt, outcome: TransformOutcome::Done });
                     }
                     ShiftAction::Transform { log, from, to, attempt } => {

@@ -1,9 +1,9 @@
-//! The power of a pool whose disks sleep: who stands still, who starts, and what all of them draw.
+//! The power of a pool with sleeping disks: their power states and total draw.
 //!
 //! A disk starts by a permit of the engine's power ledger. The pool is one domain in which one disk at a time may
-//! start, as in a box whose power supply is made for disks that turn.
+//! start, as in a box whose power supply is designed for running disks.
 //!
-//! Invariant: a disk is in one state at a time, so that its times add up to that of the run.
+//! Invariant: a disk is in one state at a time, so its times add up to that of the run.
 
 use super::spindle::{Disk, DiskPower};
 use core::time::Duration;
@@ -12,25 +12,25 @@ use engine::shift::PoolDrive;
 use model::{DriveId, RackSpec, Time};
 use std::collections::VecDeque;
 
-/// The disks of a pool as far as power is concerned.
+/// The power states of a pool's disks.
 pub(super) struct PoolPower {
     spec: DiskPower,
     ledger: Ledger,
-    /// They are to start, and have no permit yet.
+    /// Disks that are to start, but have no permit yet.
     waiting: VecDeque<DriveId>,
-    /// Since when each stands still; `None` while it turns or starts.
+    /// The time since which each disk is stopped; `None` while it runs or starts.
     asleep_since: Vec<Option<Time>>,
     asleep: Vec<Duration>,
-    /// Starts of each.
+    /// The number of starts of each disk.
     starts: Vec<u32>,
 }
 
 impl PoolPower {
-    /// So many disks, all of which turn.
+    /// This number of disks, all at speed.
     pub fn new(spec: DiskPower, disks: u32) -> Self {
         let mut ledger = Ledger::new(&described(disks));
         for drive in (0..disks).map(DriveId) {
-            // One after the other, as they start.
+            // One disk after the other, as in a real start.
             let granted = ledger.request(&[drive]);
             assert!(granted == [drive], "a disk that starts alone has a permit");
             ledger.spun_up(drive);
@@ -46,20 +46,20 @@ impl PoolPower {
         }
     }
 
-    /// `drive` stops.
+    /// Stops `drive`.
     pub fn sleep(&mut self, now: Time, drive: PoolDrive) {
         let since = self.asleep_since[drive.0 as usize].replace(now);
         assert!(since.is_none(), "{drive:?} turned");
         self.ledger.released(DriveId(drive.0));
     }
 
-    /// `drive` is to start: who starts now, and when it will turn.
+    /// Requests a start of `drive`; returns the disk that starts now, with the time when it will be at speed.
     pub fn wake(&mut self, now: Time, drive: PoolDrive) -> Option<(Time, PoolDrive)> {
         self.waiting.push_back(DriveId(drive.0));
         self.grant(now)
     }
 
-    /// `drive` turns: who starts now, and when it will turn.
+    /// `drive` is at speed; returns the disk that starts now, with the time when it will be at speed.
     pub fn awoke(&mut self, now: Time, drive: PoolDrive) -> Option<(Time, PoolDrive)> {
         self.ledger.spun_up(DriveId(drive.0));
         self.grant(now)
@@ -78,7 +78,7 @@ impl PoolPower {
         Some((now + self.spec.spin_up, PoolDrive(next.0)))
     }
 
-    /// Starts of all disks.
+    /// The number of starts of all disks.
     pub fn starts(&self) -> u32 {
         self.starts.iter().sum()
     }
@@ -96,7 +96,7 @@ impl PoolPower {
     }
 }
 
-/// A box of so many disks of which one at a time may start. Of the description the ledger reads its resource alone.
+/// A box of this number of disks; one at a time may start. The ledger reads only the resource of this description.
 fn described(disks: u32) -> RackSpec {
     let text = format!(
         "name = \"pool\"\ngroup_drives = 1\npack = \"200 MB\"\n[code]\nk = 1\nr = 0\nfragment = \"128 KiB\"\n\

@@ -1,9 +1,9 @@
 //! A disk as an arm that is in one place, and serves one request after the other.
 //!
-//! Requests of one place follow each other without a seek: a log, the log that is read, a tree. Going to another place
-//! takes a seek, by its distance, and the rest of a rotation, which is drawn evenly for each disk of its own: a stripe
-//! waits for its slowest disk. A synced put costs a fixed time and a time for each byte, which are calibrated
-//! ([`PutCost`]): nobody knows what of a put goes to the file system, the controller and its cache.
+//! Requests in one place follow each other without a seek. A place is a log, the log that is read, or a tree. Going to
+//! another place takes a seek, by its distance, and the rest of a rotation, which is random and independent for each
+//! disk: a stripe waits for its slowest disk. A synced put costs a fixed time and a time per byte, which are calibrated
+//! ([`PutCost`]): the shares of the file system, the controller and its cache in this cost are unknown.
 
 use core::time::Duration;
 use model::{Rng, Time};
@@ -15,51 +15,51 @@ pub struct DiskSpec {
     pub capacity_bytes: u64,
     /// A seek to the next track.
     pub shortest_seek: Duration,
-    /// A seek between two places that are drawn evenly.
+    /// A seek between two places drawn evenly.
     pub average_seek: Duration,
     /// A whole rotation.
     pub rotation: Duration,
-    /// Bytes a second, once the arm is in its place.
+    /// The transfer rate in bytes/s, once the arm is in place.
     pub rate_bytes_s: u64,
-    /// The power it draws.
+    /// Its power draw.
     pub power: DiskPower,
 }
 
-/// The power of a disk, and the time it takes to start.
+/// The power draw of a disk, and its start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskPower {
     /// While it serves a request, in milliwatts.
     pub active_mw: u64,
-    /// While it waits for one, in milliwatts.
+    /// While it waits for a request, in milliwatts.
     pub idle_mw: u64,
-    /// While its platters stand still, in milliwatts.
+    /// While it is stopped, in milliwatts.
     pub standby_mw: u64,
-    /// While they are started, in milliwatts.
+    /// While it starts, in milliwatts.
     pub spin_up_mw: u64,
-    /// How long that takes.
+    /// The duration of a start.
     pub spin_up: Duration,
 }
 
 impl DiskSpec {
-    /// Time to move `bytes`.
+    /// The time to move `bytes`.
     pub fn transfer(&self, bytes: u64) -> Duration {
         Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(self.rate_bytes_s)) as u64)
     }
 
-    /// A seek over so many bytes.
+    /// A seek over this number of bytes.
     pub fn seek(&self, distance_bytes: u64) -> Duration {
         seek_time(self.shortest_seek, self.average_seek, distance_bytes as f64 / self.capacity_bytes as f64)
     }
 }
 
-/// A seek over a share `way` of all there is: it grows with the square root of the distance, as an arm does that speeds
-/// up on the first half of its way and slows down on the second. Of places that are drawn evenly, the root of the
-/// distance is 8/15 of that of the whole way on average.
+/// A seek over a share `way` of the whole disk. The time grows with the square root of the distance, as for an arm that
+/// speeds up on the first half of its way and slows down on the second. For places drawn evenly, the mean root of the
+/// distance is 8/15 of the root of the whole way.
 pub(crate) fn seek_time(shortest: Duration, average: Duration, way: f64) -> Duration {
     shortest + average.saturating_sub(shortest).mul_f64(way.min(1.0).sqrt() * 15.0 / 8.0)
 }
 
-/// How far apart the places of a disk are.
+/// The seek times between the places of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Distances {
     /// From the end of the log to the log that is read.
@@ -71,14 +71,14 @@ pub(super) struct Distances {
 /// The cost of a synced put on one disk, apart from seeks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PutCost {
-    /// For each put.
+    /// The time of each put.
     pub fixed: Duration,
-    /// For each byte, in picoseconds.
+    /// The time of each byte, in picoseconds.
     pub byte_ps: u64,
 }
 
 impl PutCost {
-    /// The line through two puts of known size and time. The larger one comes second, and takes longer.
+    /// The line through two puts of known size and time. The second put must be larger and take longer.
     pub fn through((bytes_a, took_a): (u64, Duration), (bytes_b, took_b): (u64, Duration)) -> Self {
         assert!(bytes_b > bytes_a && took_b > took_a, "a larger put takes longer");
         let byte_ps = took_b.saturating_sub(took_a).as_nanos() * 1_000 / u128::from(bytes_b - bytes_a);
@@ -86,22 +86,22 @@ impl PutCost {
         Self { fixed, byte_ps: byte_ps as u64 }
     }
 
-    /// The time that a put of `bytes` takes.
+    /// The time of a put of `bytes`.
     pub fn of(&self, bytes: u64) -> Duration {
         self.fixed + Duration::from_nanos((u128::from(self.byte_ps) * u128::from(bytes) / 1_000) as u64)
     }
 }
 
-/// Where the arm of a disk may be.
+/// A place of a disk's arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// At the end of a log.
     Log,
-    /// In a log or a table that is read.
+    /// In a log or table that is read.
     Read,
     /// At the end of a tree or a table.
     Tree,
-    /// In a table that is not the one of the last read: never where the arm is.
+    /// In a table other than that of the last read, so the arm always has to move.
     Other,
 }
 
@@ -117,13 +117,14 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Disk `number` of a run under `seed`, whose places take these seeks.
+    /// Disk `number` of a run under `seed`, with these seek times.
     pub fn new(spec: &DiskSpec, seeks: Distances, seed: u64, number: u64) -> Self {
         let rng = Rng::for_thing(seed, number);
         Self { rotation: spec.rotation, seeks, place: Place::Log, free: Time::ZERO, busy: Duration::ZERO, rng }
     }
 
-    /// Serves a request that comes at `now` and takes `takes` once the arm is at `place`; the time of its end.
+    /// Serves a request that arrives at `now` and takes `takes` once the arm is at `place`; returns the time of its
+    /// end.
     pub fn serve(&mut self, now: Time, place: Place, takes: Duration) -> Time {
         let moves = self.moves(place);
         self.place = place;
@@ -142,7 +143,7 @@ impl Disk {
         seek + Duration::from_nanos(self.rng.below(self.rotation.as_nanos() as u64))
     }
 
-    /// The time for which it served requests.
+    /// The total time of served requests.
     pub fn busy(&self) -> Duration {
         self.busy
     }

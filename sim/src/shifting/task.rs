@@ -7,10 +7,10 @@ use std::ops::Range;
 /// The requests of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requests {
-    /// Bytes of one on each disk.
+    /// The size of one request on each disk, in bytes.
     pub bytes: u64,
-    /// Bytes of a read that goes to one disk of a stripe, and to the next one after it, as a reader with a short
-    /// read-ahead has them; without, a read is on all disks like a write.
+    /// The size of a read that goes to one disk of a stripe, then to the next, as for a reader with a short read-ahead;
+    /// `None` if reads go to all disks, like writes.
     pub read_ahead_bytes: Option<u64>,
 }
 
@@ -23,16 +23,16 @@ pub(super) struct Task {
     pub to: Range<usize>,
     pub read_left: u64,
     pub write_left: u64,
-    /// Reads and writes alternate, as in a merge. Otherwise all is read first, and sorted.
+    /// True if reads and writes alternate, as in a merge; otherwise everything is read first, and sorted.
     pub merges: bool,
-    /// Whether the last chunk was written.
+    /// True if the last chunk was written.
     pub wrote: bool,
     /// Its requests.
     pub requests: Requests,
 }
 
 impl Task {
-    /// Asks for the next chunk at `now`; the time of its end. `None` if there is none.
+    /// Requests the next chunk at `now`; returns the time of its end, or `None` after the last chunk.
     pub fn step(&mut self, disks: &mut [Disk], spec: &DiskSpec, now: Time) -> Option<Time> {
         let writes = self.read_left == 0 || (self.merges && !self.wrote && self.write_left > 0);
         self.wrote = writes;
@@ -55,7 +55,7 @@ impl Task {
         let bytes = (each * over.len() as u64).min(*left);
         *left -= bytes;
         let takes = spec.transfer(bytes.div_ceil(over.len() as u64));
-        // Between two reads of one table come those of the others.
+        // Between two reads of one table come reads of the other tables.
         let place =
             if self.requests.read_ahead_bytes.is_some() && self.merges && !writes { Place::Other } else { place };
         disks[over].iter_mut().map(|disk| disk.serve(now, place, takes)).max()

@@ -1,14 +1,14 @@
-//! Flash as the paper's Table I has it: packages, each behind a bus of its own, with dies that work at once.
+//! Flash as in the paper's Table I: packages, each behind its own bus, with dies that work in parallel.
 //!
-//! Data is written as a log, a page after the other, over all packages and then over their dies. A *row* is the same
-//! block of every unit that works by itself. A row whose pages are all dead is erased when it is written again; while
-//! none is dead, the row with the fewest live pages is copied away first (greedy cleaning, within the dies).
+//! Data is written as a log, page after page, first over all packages and then over their dies. A *row* is the same
+//! block of every unit that works independently. A row with only dead pages is erased when it is to be written again.
+//! If no row has only dead pages, the row with the fewest live ones is copied away first (greedy cleaning, within the
+//! dies).
 //!
-//! A page is written by its transfer over the bus and then by its die; read in the opposite order. What the dies of a
-//! package share is its bus.
+//! A page write is a transfer over the bus, then the write in the die; a page read has the opposite order. The dies of
+//! a package share its bus.
 //!
-//! Invariants: one erased row is in reserve for cleaning; the live pages of a row are those of the data that lies in
-//! it.
+//! Invariants: one erased row is reserved for cleaning; the live pages of a row are those of the data stored in it.
 
 use super::PAGE_BYTES;
 use core::time::Duration;
@@ -19,24 +19,24 @@ use model::Time;
 pub struct FlashSpec {
     /// Packages, each with a bus.
     pub packages: u32,
-    /// Units of a package that work at once: its dies, or the planes of all its dies.
+    /// Parallel units of a package: its dies, or the planes of all its dies.
     pub units: u32,
     /// Erase blocks of a unit.
     pub unit_blocks: u32,
     /// Pages of an erase block.
     pub block_pages: u32,
-    /// A page from its cells into its die.
+    /// The time to read a page from its cells into its die.
     pub page_read: Duration,
-    /// A page from its die into its cells.
+    /// The time to write a page from its die into its cells.
     pub page_write: Duration,
-    /// The erasure of a block.
+    /// The time to erase a block.
     pub block_erase: Duration,
-    /// A byte over a package's bus, in picoseconds.
+    /// The time of a byte on a package's bus, in picoseconds.
     pub byte_ps: u64,
 }
 
 impl FlashSpec {
-    /// The bytes of all pages.
+    /// The capacity of all pages, in bytes.
     pub fn capacity_bytes(&self) -> u64 {
         u64::from(self.row_pages()) * u64::from(self.unit_blocks) * PAGE_BYTES
     }
@@ -54,16 +54,16 @@ impl FlashSpec {
     }
 }
 
-/// What flash did beside what it was asked for.
+/// The internal work of flash, in addition to requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlashCounts {
-    /// Rows that were erased, one block of every unit each.
+    /// Erased rows, each with one block of every unit.
     pub erased_rows: u64,
     /// Pages that cleaning copied.
     pub copied_pages: u64,
 }
 
-/// Pages of one row that follow each other.
+/// Consecutive pages of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub row: u32,
@@ -74,11 +74,11 @@ pub(super) struct Piece {
 #[derive(Clone, Debug, Default)]
 struct Row {
     live_pages: u32,
-    /// The data that was written into it, dead or not.
+    /// The data written into the row, dead or not.
     holds: Vec<u32>,
 }
 
-/// An SSD at work. Data is known by number.
+/// An SSD at work. Each datum has a number.
 #[derive(Clone, Debug)]
 pub(super) struct Flash {
     spec: FlashSpec,
@@ -90,16 +90,16 @@ pub(super) struct Flash {
     open: u32,
     /// The next page of the open row.
     next_page: u32,
-    /// Where each datum lies; nothing for one that is not here.
+    /// The places of each datum; empty for a datum that is not stored here.
     places: Vec<Vec<Piece>>,
     pub counts: FlashCounts,
 }
 
-/// Rows that stay erased for cleaning.
+/// Rows that stay erased, reserved for cleaning.
 const RESERVED_ROWS: usize = 1;
 
 impl Flash {
-    /// Erased flash.
+    /// An SSD with all rows erased.
     pub fn new(spec: FlashSpec) -> Self {
         assert!(spec.unit_blocks > 2, "there is room for an open row, one in reserve and data");
         let (packages, units) = (spec.packages as usize, spec.all_units() as usize);
@@ -117,7 +117,7 @@ impl Flash {
         }
     }
 
-    /// Writes datum `number` of so many pages; the time of its end.
+    /// Writes datum `number` with this number of pages; returns the time of its end.
     pub fn write(&mut self, now: Time, number: u32, pages: u32) -> Time {
         let index = number as usize;
         if self.places.len() <= index {
@@ -137,7 +137,7 @@ impl Flash {
         end
     }
 
-    /// Places as much of a datum as fits behind what the open row holds.
+    /// Places as much of a datum as fits into the rest of the open row.
     fn place(&mut self, number: u32, pages: u32) -> Piece {
         let pages = pages.min(self.spec.row_pages() - self.next_page);
         assert!(pages > 0, "the open row has room");
@@ -168,12 +168,12 @@ impl Flash {
         end
     }
 
-    /// Where a datum lies.
+    /// The places of a datum.
     pub fn pieces(&self, number: u32) -> &[Piece] {
         self.places.get(number as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Reads a datum; the time of its end.
+    /// Reads a datum; returns the time of its end.
     pub fn read(&mut self, now: Time, number: u32) -> Time {
         assert!(!self.pieces(number).is_empty(), "datum {number} is here");
         let pieces = std::mem::take(&mut self.places[number as usize]);
@@ -182,7 +182,7 @@ impl Flash {
         end
     }
 
-    /// Reads these pages; the time of their end.
+    /// Reads these pages; returns the time of their end.
     pub fn read_pieces(&mut self, now: Time, pieces: &[Piece]) -> Time {
         let transfer = self.spec.page_transfer();
         let mut end = now;
@@ -199,7 +199,7 @@ impl Flash {
         end
     }
 
-    /// A datum is not needed any more.
+    /// Drops a datum that is no longer needed.
     pub fn trim(&mut self, number: u32) {
         for piece in std::mem::take(&mut self.places[number as usize]) {
             self.drop_piece(piece);
@@ -215,7 +215,7 @@ impl Flash {
         }
     }
 
-    /// The open row is full: another one is opened.
+    /// Opens another row after the open one is full.
     fn open_row(&mut self, now: Time) {
         if self.erased.len() <= RESERVED_ROWS && self.dead.is_empty() {
             return self.clean(now);
@@ -243,7 +243,7 @@ impl Flash {
         self.erased.push(row);
     }
 
-    /// Copies the row with the fewest live pages into the one in reserve, which is then open.
+    /// Copies the row with the fewest live pages into the reserved row, which becomes the open row.
     fn clean(&mut self, now: Time) {
         let by_live = |row: &u32| self.rows[*row as usize].live_pages;
         let in_use = (0..self.spec.unit_blocks).filter(|row| !self.erased.contains(row));

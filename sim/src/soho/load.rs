@@ -1,14 +1,15 @@
 //! Loads: the three applications of SOHO's section II, and the synthetic traces of its section IV-D, made from their
 //! descriptions.
 //!
-//! Each datum is one request's: written once, and read once or not at all. An application downloads raw data in spikes,
-//! reads it into memory in the order in which it came, and writes results meanwhile. What the text says of them is in
-//! the draws: evenly spaced spikes of like size with one exception (DNA sequences, DSA), highly regular ones whose
-//! results are far smaller than what goes in (seismic waves, SWA), spikes at any time and of any height, writes
-//! dominant (geographic information, GIA). Bytes of requests, spikes and results are ours, but for their ratios:
-//! GIA's requests are 26.9 % and 64.9 % larger than SWA's and DSA's. All three write 16 GiB of raw data, GIA's batch.
+//! Each datum belongs to one request: it is written once, and read at most once. An application downloads raw data in
+//! spikes, reads it into memory in the order of arrival, and writes results meanwhile. The draws follow the text. DNA
+//! sequences (DSA) have evenly spaced spikes of similar size with one exception. Seismic waves (SWA) have highly
+//! regular spikes, and results that are far smaller than the input. Geographic information (GIA) has spikes at any time
+//! and of any height, and writes dominate. The sizes of requests, spikes and results are our choice, except for their
+//! ratios: GIA's requests are 26.9 % and 64.9 % larger than SWA's and DSA's. All three write 16 GiB of raw data, the
+//! size of GIA's batch.
 //!
-//! Invariant: nothing is read that was not written before.
+//! Invariant: data is read only after it was written.
 
 use super::PAGE_BYTES;
 use model::{Rng, Time};
@@ -17,11 +18,11 @@ use std::time::Duration;
 /// A request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// It is sent no earlier.
+    /// The earliest time at which it is sent.
     pub at: Time,
     /// The datum.
     pub datum: u32,
-    /// Whether it is read; written otherwise.
+    /// True for a read, false for a write.
     pub is_read: bool,
 }
 
@@ -32,7 +33,7 @@ pub struct Load {
     pub requests: Vec<Request>,
     /// The pages of each datum.
     pub pages: Vec<u32>,
-    /// Whether data lies anywhere on a disk, in place of one behind the other.
+    /// True if data is scattered over a disk, instead of stored consecutively.
     pub is_scattered: bool,
 }
 
@@ -47,25 +48,25 @@ pub enum Application {
     Gia,
 }
 
-/// The raw data that an application writes in a run; GIA's batch.
+/// The raw data that an application writes in a run, which is GIA's batch.
 const RAW_BYTES: u64 = 16 << 30;
-/// A mean request of DSA. The text gives ratios alone.
+/// The mean request size of DSA. The text gives only ratios.
 const DSA_REQUEST_BYTES: u64 = 64 << 10;
-/// The time in which all spikes come.
+/// The time span of all spikes.
 const SPAN: Duration = Duration::from_hours(2);
-/// Between the end of a spike and the reading of what it brought.
+/// The time from the end of a spike to the reading of its data.
 const PAUSE: Duration = Duration::from_mins(1);
-/// GIA's spikes.
+/// The number of GIA's spikes.
 const GIA_SPIKES: u64 = 10;
 
-/// A spike: its moment, and its weight among all of them.
+/// A spike: its time, and its weight among all spikes.
 struct Spike {
     at: Time,
     weight: u64,
 }
 
 impl Application {
-    /// All of them, in the order of the text.
+    /// All applications, in the order of the text.
     pub const ALL: [Self; 3] = [Self::Dsa, Self::Swa, Self::Gia];
 
     /// Its abbreviation.
@@ -77,7 +78,7 @@ impl Application {
         }
     }
 
-    /// The mean size of its requests, where DSA's are of `dsa_bytes`: section IV-B.
+    /// The mean size of its requests if DSA's have `dsa_bytes`: section IV-B.
     fn request_bytes(self, dsa_bytes: u64) -> u64 {
         match self {
             Self::Dsa => dsa_bytes,
@@ -91,7 +92,8 @@ impl Application {
         if self == Self::Gia { 250 } else { 1000 }
     }
 
-    /// Results for what is read, in thousandths of it: in proportion (DSA), "several megabytes" of a batch (SWA).
+    /// The results of read data, in thousandths of its bytes: in proportion (DSA), "several megabytes" of a batch
+    /// (SWA).
     fn result_permille(self) -> u64 {
         match self {
             Self::Dsa | Self::Gia => 125,
@@ -105,14 +107,14 @@ impl Application {
             (0..count).map(|at| Spike { at: Time::from_nanos(at * step), weight: weight(at) }).collect()
         };
         match self {
-            // Like sizes, evenly spaced, "with one exception".
+            // Similar sizes, evenly spaced, "with one exception".
             Self::Dsa => every(8, &mut |at| if at == 4 { 50 } else { rng.between(95, 105) }),
             Self::Swa => every(16, &mut |_| 100),
             Self::Gia => {
                 let span = SPAN.as_nanos() as u64;
                 let mut spikes: Vec<Spike> = (0..GIA_SPIKES)
                     .map(|_| {
-                        // Heights "vary dramatically": from 1 to 32, each doubling as likely.
+                        // Heights "vary dramatically": from 1 to 32, with each doubling equally likely.
                         let weight = (1 << rng.below(5)) * rng.between(100, 200);
                         Spike { at: Time::from_nanos(rng.below(span)), weight }
                     })
@@ -123,8 +125,8 @@ impl Application {
         }
     }
 
-    /// Its requests under `seed`. Of its data there is a share of one in `part`; a mean request of DSA has
-    /// `scale.0 / scale.1` times its bytes.
+    /// Its requests under `seed`. Its data and times are divided by `part`; a mean request of DSA has `scale.0 /
+    /// scale.1` times its bytes.
     pub fn load(self, seed: u64, part: u64, scale: (u64, u64)) -> Load {
         let rng = &mut Rng::for_thing(seed, self as u64);
         let mean = self.request_bytes(DSA_REQUEST_BYTES * scale.0 / scale.1);
@@ -139,7 +141,7 @@ impl Application {
         load
     }
 
-    /// One spike: raw data is written, then read; each so many bytes read bring a result.
+    /// One spike: raw data is written, then read; results are written in proportion to the bytes read.
     fn spike(self, load: &mut Load, at: Time, (bytes, mean, pause): (u64, u64, Duration), rng: &mut Rng) {
         let first = load.pages.len() as u32;
         let mut left = bytes;
@@ -166,15 +168,15 @@ impl Application {
     }
 }
 
-/// The pages of a request: from half of the mean to one and a half of it, evenly.
+/// The pages of a request, drawn evenly from half of the mean to one and a half of it.
 fn drawn(mean: u64, rng: &mut Rng) -> u32 {
     let bytes = rng.between(mean / 2, mean + mean / 2);
     (bytes + PAGE_BYTES / 2).div_euclid(PAGE_BYTES).max(1) as u32
 }
 
 impl Load {
-    /// A synthetic trace (section IV-D): so many requests, each as likely a write as a read of what was written, at
-    /// random places of a disk.
+    /// A synthetic trace (section IV-D): this number of requests at random places of a disk. Each is a write or a read
+    /// of written data with equal chance.
     pub fn synthetic(seed: u64, count: u32, mean_bytes: u64) -> Self {
         let rng = &mut Rng::for_thing(seed, mean_bytes);
         let mut load = Self { is_scattered: true, ..Self::default() };
@@ -192,7 +194,7 @@ impl Load {
         load
     }
 
-    /// Data of so many bytes, written and not read: what a move finds.
+    /// This number of bytes of data, written and not read: the input of a move.
     pub fn written(seed: u64, bytes: u64) -> Self {
         let rng = &mut Rng::for_thing(seed, bytes);
         let mut load = Self::default();
@@ -212,7 +214,7 @@ impl Load {
         datum
     }
 
-    /// The bytes that are written.
+    /// The written bytes.
     pub fn written_bytes(&self) -> u64 {
         self.pages.iter().map(|pages| u64::from(*pages) * PAGE_BYTES).sum()
     }

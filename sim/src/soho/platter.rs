@@ -1,10 +1,10 @@
-//! The disk of the paper's Table I: an arm over surfaces that turn.
+//! The disk of the paper's Table I: an arm over rotating surfaces.
 //!
 //! Data is in the order of its addresses: along a track, then on the next surface, then in the next cylinder. Tracks
-//! are skewed by a head switch, cylinders by a seek to the next one, so that what follows is read on without losing a
-//! turn. All tracks hold the same number of sectors. A request costs the seek by its distance, what is left of the turn
-//! until its first sector comes by, and the transfer. A drive with a buffer serves what follows the last request at the
-//! rate of its tracks: it has read ahead, or takes writes in before they are written.
+//! are skewed by a head switch and cylinders by a seek to the next one, so sequential data is read without losing a
+//! rotation. All tracks hold the same number of sectors. A request costs the seek by its distance, the rest of the
+//! rotation until its first sector arrives, and the transfer. A drive with a buffer serves data after the last request
+//! at the rate of its tracks: it has read ahead, or accepts writes before they are on the platters.
 
 use super::SECTOR_BYTES;
 use crate::shifting::seek_time;
@@ -18,32 +18,32 @@ pub struct PlatterSpec {
     pub sectors: u64,
     /// Cylinders.
     pub cylinders: u64,
-    /// Tracks of a cylinder.
+    /// Tracks per cylinder.
     pub surfaces: u64,
-    /// A whole turn.
+    /// One rotation.
     pub rotation: Duration,
-    /// From one surface of a cylinder to the next.
+    /// The time to switch from one surface of a cylinder to the next.
     pub head_switch: Duration,
-    /// What any seek takes at least.
+    /// The minimum time of any seek.
     pub shortest_seek: Duration,
-    /// A seek between two cylinders that are drawn evenly.
+    /// A seek between two cylinders drawn evenly.
     pub average_seek: Duration,
-    /// Whether what follows the last request needs no turn.
+    /// True if data directly after the last request needs no rotation.
     pub is_buffered: bool,
 }
 
 impl PlatterSpec {
-    /// Sectors of a track; what a part of one is over is left out.
+    /// Sectors per track, rounded down.
     fn track_sectors(&self) -> u64 {
         self.sectors / (self.cylinders * self.surfaces)
     }
 
-    /// A seek over so many cylinders.
+    /// A seek over this number of cylinders.
     fn seek(&self, distance: u64) -> Duration {
         seek_time(self.shortest_seek, self.average_seek, distance as f64 / self.cylinders as f64)
     }
 
-    /// The bytes that fit.
+    /// The capacity in bytes.
     pub fn capacity_bytes(&self) -> u64 {
         self.track_sectors() * self.cylinders * self.surfaces * SECTOR_BYTES
     }
@@ -56,12 +56,12 @@ pub(super) struct Platter {
     track_sectors: u64,
     sector_ns: u64,
     free: Time,
-    /// The sector behind the last one that was read or written.
+    /// The sector after the last one that was read or written.
     next: u64,
 }
 
 impl Platter {
-    /// A disk whose arm is over the first cylinder.
+    /// A disk with its arm over the first cylinder.
     pub fn new(spec: PlatterSpec) -> Self {
         let track_sectors = spec.track_sectors();
         assert!(track_sectors > 0, "a track holds something");
@@ -69,7 +69,7 @@ impl Platter {
         Self { spec, track_sectors, sector_ns, free: Time::ZERO, next: 0 }
     }
 
-    /// Reads or writes so many bytes from the sector `first` on; the time of the end.
+    /// Reads or writes this number of bytes from sector `first` on; returns the time of the end.
     pub fn serve(&mut self, now: Time, first: u64, bytes: u64) -> Time {
         let sectors = bytes.div_ceil(SECTOR_BYTES);
         assert!(sectors > 0 && (first + sectors) * SECTOR_BYTES <= self.spec.capacity_bytes(), "the disk has room");
@@ -81,7 +81,7 @@ impl Platter {
         self.free
     }
 
-    /// When the first sector comes by beneath its head.
+    /// The time at which the first sector arrives under its head.
     fn reach(&self, now: Time, first: u64) -> Time {
         let last = self.next.saturating_sub(1);
         let (from, to) = (self.track(last), self.track(first));
@@ -102,7 +102,7 @@ impl Platter {
         sector / self.track_sectors
     }
 
-    /// By how much the tracks before `track` are skewed together.
+    /// The total skew of the tracks before `track`.
     fn skew_ns(&self, track: u64) -> u64 {
         let (head, arm) = (self.spec.head_switch.as_nanos() as u64, self.spec.seek(1).as_nanos() as u64);
         let cylinders = track / self.spec.surfaces;
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use model::Rng;
 
-    /// Table I, with the seeks of such a drive.
+    /// Table I, with the seeks of a similar drive.
     const SPEC: PlatterSpec = PlatterSpec {
         sectors: 286_749_479,
         cylinders: 48_624,

@@ -1,4 +1,4 @@
-//! One load in one system: the clients, the devices, and between them what `engine::staging` decides.
+//! One load in one system: the clients, the devices, and between them the decisions of `engine::staging`.
 
 use super::flash::{Flash, Piece};
 use super::platter::Platter;
@@ -14,17 +14,17 @@ use model::{OpId, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What becomes of clients while data moves.
+/// The effect of moves on clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moves {
-    /// They wait until the move has ended, as in the paper (section IV-C).
+    /// Clients wait until the move has ended, as in the paper (section IV-C).
     Blocking {
-        /// Bytes that are moved at a time (section IV-E).
+        /// The block size of moves, in bytes (section IV-E).
         block_bytes: u64,
     },
-    /// They wait for a block at most, and writes are slowed before they are stopped.
+    /// Clients wait for one block at most, and writes are slowed before they are stopped.
     Paced {
-        /// Bytes that are moved at a time.
+        /// The block size of moves, in bytes.
         block_bytes: u64,
     },
 }
@@ -32,13 +32,13 @@ pub enum Moves {
 /// SOHO's data management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Staged {
-    /// Above this share (in thousandths) data moves, whoever waits.
+    /// Above this share (in thousandths) data moves even if clients wait.
     pub critical_permille: u32,
-    /// Above this share it moves while nobody waits. Not above the critical one.
+    /// Above this share it moves while no client waits. At most the critical threshold.
     pub regular_permille: u32,
-    /// Where a move from above the critical threshold ends.
+    /// The share at which a move from above the critical threshold ends.
     pub drained_permille: u32,
-    /// What becomes of clients meanwhile.
+    /// The effect of moves on clients.
     pub moves: Moves,
 }
 
@@ -49,7 +49,7 @@ pub enum System {
     Disk,
     /// Flash alone.
     Flash,
-    /// A workshop of flash before a warehouse on a disk.
+    /// A flash workshop in front of a warehouse on a disk.
     Soho(Staged),
 }
 
@@ -62,34 +62,34 @@ pub struct SohoRun {
     pub flash: FlashSpec,
     /// Its disk.
     pub disk: PlatterSpec,
-    /// What a request costs before a device has it.
+    /// The cost of a request before it reaches a device.
     pub overhead: Duration,
-    /// Requests that clients have under way at once.
+    /// The number of concurrent requests of clients.
     pub depth: u32,
-    /// Whether the workshop records what was read through, so that it moves first.
+    /// True if the workshop records data that was read through, which moves first.
     pub records_reads: bool,
-    /// Bytes written are counted by spans of this length.
+    /// Written bytes are counted per span of this length.
     pub bucket: Duration,
 }
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default)]
 pub struct SohoOutcome {
     /// The time until the last answer.
     pub took: Duration,
-    /// The response times of reads, from their sending.
+    /// The response times of reads, from the time of sending.
     pub reads: Histogram,
-    /// Those of writes.
+    /// The response times of writes.
     pub writes: Histogram,
-    /// Moves, from the first listing to the last block.
+    /// The number of moves; a move lasts from the first listing to the last block.
     pub moves: u64,
-    /// Bytes that moved.
+    /// Moved bytes.
     pub moved_bytes: u64,
-    /// The time in which data moved.
+    /// The total time of moves.
     pub moving: Duration,
-    /// Reads that found their data in the warehouse.
+    /// Reads whose data was in the warehouse.
     pub warehouse_reads: u64,
-    /// What flash did beside what it was asked for.
+    /// The internal work of flash, in addition to requests.
     pub flash: FlashCounts,
     /// Bytes written in each span of the run.
     pub written_bytes: Vec<u64>,
@@ -106,29 +106,29 @@ impl SohoOutcome {
 
 #[derive(Debug)]
 enum Event {
-    /// The moment of a request that waited for it.
+    /// The earliest time of a request has come.
     Sent(Request),
-    /// A request that was sent then is before its device.
+    /// A request reaches its device; with the time of sending.
     Arrived(Request, Time),
-    /// It has waited for its admission.
+    /// A request has waited for its admission.
     Admitted(Request, Time),
-    /// It is answered.
+    /// A request is answered.
     Answered(Request, Time),
-    /// A block of so many bytes that was begun then is copied.
+    /// A block is copied; with the time of its beginning, and its bytes.
     Copied(Time, u64),
-    /// Something may be due.
+    /// A move may be due.
     Due,
 }
 
-/// A pack under way.
+/// A pack in progress.
 #[derive(Debug)]
 struct Pack {
     op: OpId,
     versions: Vec<u64>,
-    /// What of it is not copied yet.
+    /// The pages that are not copied yet.
     pieces: VecDeque<Piece>,
     left_bytes: u64,
-    /// Where the rest of it goes on the disk.
+    /// The place on the disk for the remaining pages.
     sector: u64,
 }
 
@@ -137,19 +137,19 @@ struct Store<'a> {
     load: &'a Load,
     now: Time,
     agenda: Agenda<Event>,
-    /// The next request that clients send.
+    /// The next request of the clients.
     next: usize,
     answered: usize,
     flash: Flash,
     disk: Platter,
-    /// The first sector of each datum that is on the disk.
+    /// The first sector of each datum on the disk.
     sectors: Vec<Option<u64>>,
     next_sector: u64,
     workshop: Option<Workshop>,
     outcome: SohoOutcome,
 }
 
-/// The workshop: what is staged, and who decides about it.
+/// The workshop: the staged data, with its migrator and pacer.
 struct Workshop {
     moves: Moves,
     staging: Staging,
@@ -158,20 +158,20 @@ struct Workshop {
     packs: VecDeque<(OpId, Vec<u64>)>,
     pack: Option<Pack>,
     is_copying: bool,
-    /// The moment for which a look is planned.
+    /// The time of the next planned look.
     due: Time,
-    /// Requests that wait for the end of a move, or for room.
+    /// Requests that wait for the end of a move, or for space.
     waiting: Vec<(Request, Time)>,
     moving_since: Option<Time>,
 }
 
-/// A workshop is idle after so long without a request.
+/// The time without requests after which a workshop is idle.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
-/// The share of the time that blocks take beside clients at the critical threshold, in thousandths.
+/// The share of time for blocks beside clients at the critical threshold, in thousandths.
 const BUSY_PERMILLE: u32 = 100;
-/// Data is composed into packs of this size, which a scan of the workshop names in the order of their keys.
+/// The size of packs, which a scan of the workshop fills with data in key order.
 const PACK_BYTES: u64 = 64 << 20;
-/// How often the thresholds are looked at.
+/// The interval between checks of the thresholds.
 const SCAN_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Workshop {
@@ -210,7 +210,7 @@ impl Workshop {
         }
     }
 
-    /// How long a request has to wait; `None` is until something has moved.
+    /// The wait of a request; `None` until something has moved.
     fn admits(&self, is_read: bool, bytes: u64) -> Option<Duration> {
         match self.moves {
             Moves::Blocking { .. } => (!self.migrator.is_moving()).then_some(Duration::ZERO),
@@ -222,7 +222,7 @@ impl Workshop {
         }
     }
 
-    /// What was staged, read or moved may be a reason to move: has the migrator decide, and lists and composes for it.
+    /// Lets the migrator decide after data was staged, read or moved; lists and composes for it.
     fn look(&mut self, now: Time) {
         self.migrator.usage = self.staging.usage();
         let mut actions = Vec::new();
@@ -256,7 +256,7 @@ impl Workshop {
         }
     }
 
-    /// When the next block may be copied.
+    /// The time when the next block may be copied.
     fn next_block(&self, now: Time) -> Time {
         match self.moves {
             Moves::Blocking { .. } => now,
@@ -265,7 +265,7 @@ impl Workshop {
     }
 }
 
-/// Puts `load` into the system of `run`; it ends with the last answer.
+/// Puts `load` into the system of `run`; the run ends with the last answer.
 pub fn run(run: &SohoRun, load: &Load) -> SohoOutcome {
     let mut store = Store::new(run, load);
     for _ in 0..run.depth {
@@ -277,7 +277,7 @@ pub fn run(run: &SohoRun, load: &Load) -> SohoOutcome {
     store.ended()
 }
 
-/// The time in which all data of `load`, which is in the workshop and nobody asks for, moves to the warehouse.
+/// The time in which all data of `load` moves from the workshop to the warehouse, without any requests.
 pub fn move_all(run: &SohoRun, load: &Load) -> Duration {
     let mut store = Store::new(run, load);
     let Some(workshop) = &mut store.workshop else { panic!("data moves out of a workshop") };
@@ -338,7 +338,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// The next request, at its moment.
+    /// Sends the next request at its time.
     fn send(&mut self) {
         let Some(request) = self.load.requests.get(self.next).copied() else { return };
         self.next += 1;
@@ -387,11 +387,11 @@ impl<'a> Store<'a> {
         self.agenda.plan(end, Event::Answered(request, sent));
     }
 
-    /// Where so many bytes go on the disk.
+    /// Allocates a place on the disk for this number of bytes.
     fn allocate(&mut self, bytes: u64) -> u64 {
         let sectors = bytes / SECTOR_BYTES;
         if self.load.is_scattered {
-            // Each datum at a place of its own, in an order that has none: the golden ratio leaves no two close.
+            // Each datum has its own place, in an irregular order: the golden ratio leaves no two close to each other.
             let places = self.run.disk.capacity_bytes() / SECTOR_BYTES - 2 * (1 << 20);
             let turns = self.next_sector.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             self.next_sector += 1;
@@ -427,7 +427,7 @@ impl<'a> Store<'a> {
         self.send();
     }
 
-    /// Something may be due: looks, moves on, and lets those in who need wait no longer.
+    /// Lets the migrator decide, continues moves, and admits requests that need not wait any longer.
     fn look(&mut self) {
         let Some(workshop) = &mut self.workshop else { return };
         workshop.look(self.now);
@@ -465,7 +465,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// Copies the next block, if there is one and it may be copied now.
+    /// Copies the next block, if any, if it may be copied now.
     fn copy(&mut self) {
         let Some(workshop) = &mut self.workshop else { return };
         if workshop.is_copying {
@@ -499,7 +499,7 @@ impl<'a> Store<'a> {
         workshop.pacer.copied(self.now, began, bytes);
         self.outcome.moved_bytes += bytes;
         if let Some(pack) = workshop.pack.take_if(|pack| pack.left_bytes == 0) {
-            // From the last one, behind which the pack ends.
+            // From the last version, at whose end the pack ends.
             let mut sector = pack.sector;
             for number in pack.versions.iter().rev() {
                 let index = *number as usize;
@@ -523,7 +523,7 @@ impl<'a> Store<'a> {
     }
 }
 
-/// Takes the first so many pages.
+/// Takes the first pages, this number of them.
 fn first_pages(pieces: &mut VecDeque<Piece>, mut pages: u32) -> Vec<Piece> {
     let mut taken = Vec::new();
     while pages > 0 {
@@ -544,7 +544,7 @@ mod tests {
     use super::*;
     use crate::soho::Application;
 
-    /// The devices of Table I, the flash a 64th of them.
+    /// The devices of Table I, with a 64th of the flash.
     fn small(system: System) -> SohoRun {
         let us = Duration::from_micros;
         SohoRun {
@@ -623,7 +623,7 @@ mod tests {
         assert!(made.writes.max_s().unwrap_or(0.0) <= 1.1, "{:?}", made.writes.max_s());
     }
 
-    /// What was written last is read first: by age alone it is what was not read yet that moves.
+    /// The last written data is read first: by age alone, the unread data moves.
     #[test]
     fn processed_data_moves_before_what_is_still_to_be_read() {
         let mut load = Load::written(1, 400 << 20);
@@ -634,7 +634,7 @@ mod tests {
         let far = |records_reads| {
             let paced = soho(1000, Moves::Paced { block_bytes: BLOCK });
             let System::Soho(staged) = paced else { unreachable!() };
-            // Half of what is written may stay; what moves does so while nobody waits, after the first reads.
+            // Half of the written data may stay; the rest moves while no client waits, after the first reads.
             let staged = Staged { regular_permille: 400, drained_permille: 400, ..staged };
             run(&SohoRun { records_reads, ..small(System::Soho(staged)) }, &load).warehouse_reads
         };

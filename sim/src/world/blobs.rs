@@ -1,8 +1,8 @@
-//! The blobs of a simulated rack, in place of the catalog: their drives, their dead bytes, the space that they take.
+//! The blobs of a simulated rack, in place of the catalog: their drives, their dead bytes, their space.
 //!
 //! Invariants:
-//! - a blob has each of its stacks on a drive of its own (asserted);
-//! - the space of a stack is counted on exactly one drive, and given back once (asserted);
+//! - a blob has each of its stacks on a different drive (asserted);
+//! - the space of a stack is counted on exactly one drive, and released once (asserted);
 //! - a blob is removed only when all of its bytes are dead (asserted).
 
 use engine::scrub::ScrubPage;
@@ -26,7 +26,7 @@ impl SimBlob {
     }
 }
 
-/// A stack that is rebuilt on another drive.
+/// A stack that moves to another drive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackMove {
     pub blob: BlobId,
@@ -40,28 +40,28 @@ pub(super) struct StackMove {
 pub struct Blobs {
     known: BTreeMap<BlobId, SimBlob>,
     next: u64,
-    /// The bytes that stacks take on each drive.
+    /// The bytes of stacks on each drive.
     used_bytes: Vec<u64>,
-    /// The drives that failed for good, with the number of blobs that still have a stack on each.
+    /// The permanently failed drives, with the number of blobs that still have a stack on each.
     failed: BTreeMap<DriveId, u64>,
-    /// Good drives that are to be empty.
+    /// Working drives that are being emptied.
     retiring: BTreeSet<DriveId>,
-    /// Stacks that were on a drive that failed and has been replaced since.
+    /// Stacks on failed drives that have been replaced since.
     lost: BTreeSet<(DriveId, BlobId)>,
-    /// Stacks that cannot be read although their drive answers.
+    /// Unreadable stacks on drives that answer.
     corrupt: BTreeSet<(BlobId, DriveId)>,
-    /// The blobs of each group that have dead bytes.
+    /// The blobs with dead bytes, by group.
     dead: BTreeMap<GroupId, BTreeSet<BlobId>>,
-    /// The last blob with dead bytes that was listed of each group.
+    /// The last listed blob with dead bytes of each group.
     dead_after: BTreeMap<GroupId, BlobId>,
-    /// The blobs that operations remove.
+    /// The blobs that operations are removing.
     deleting: BTreeMap<OpId, BlobId>,
-    /// The moment at which a stack was rebuilt last.
+    /// The time when a stack was last rebuilt.
     rebuilt_at: Time,
 }
 
 impl Blobs {
-    /// No blobs that are known, on drives of which so much is used.
+    /// No known blobs, on drives with these used bytes.
     pub(super) fn new(used_bytes: Vec<u64>) -> Self {
         Self { next: 1, used_bytes, ..Self::default() }
     }
@@ -80,17 +80,17 @@ impl Blobs {
         self.known.get(&blob).map_or(&[], |blob| &blob.drives)
     }
 
-    /// The moment at which a stack was rebuilt last.
+    /// The time when a stack was last rebuilt.
     pub fn rebuilt_at(&self) -> Time {
         self.rebuilt_at
     }
 
-    /// The number that the next blob will have.
+    /// The id of the next blob.
     pub(super) fn next(&self) -> BlobId {
         BlobId::numbered(self.next)
     }
 
-    /// Blobs are numbered from `first` on.
+    /// Numbers new blobs from `first` on.
     pub(super) fn number_from(&mut self, first: BlobId) {
         self.next = self.next.max(first.number);
     }
@@ -99,7 +99,7 @@ impl Blobs {
         self.used_bytes[drive.index()]
     }
 
-    /// Adds a blob whose space is counted already.
+    /// Adds a blob whose space is already counted.
     pub(super) fn place(&mut self, blob: SimBlob) -> BlobId {
         let distinct: BTreeSet<&DriveId> = blob.drives.iter().collect();
         assert!(distinct.len() == blob.drives.len(), "two stacks of a blob on one drive: {:?}", blob.drives);
@@ -113,7 +113,7 @@ impl Blobs {
         number
     }
 
-    /// Adds a blob that was written.
+    /// Adds a written blob.
     pub(super) fn add(&mut self, blob: SimBlob) {
         for drive in &blob.drives {
             self.used_bytes[drive.index()] += blob.stack_bytes;
@@ -124,7 +124,8 @@ impl Blobs {
         self.place(blob);
     }
 
-    /// Marks more bytes of a blob as dead; answers with its group and their number. `None` if there is no such blob.
+    /// Marks more bytes of a blob as dead; returns its group and the number of newly dead bytes. `None` if it does not
+    /// exist.
     pub(super) fn mark_dead(&mut self, blob: BlobId, bytes: u64) -> Option<(GroupId, u64)> {
         let found = self.known.get_mut(&blob)?;
         assert!(found.dead_bytes <= found.bytes, "more of {blob} is dead than there is");
@@ -168,7 +169,7 @@ impl Blobs {
         }
     }
 
-    /// A drive failed for good. The stacks lost with its predecessor count as stacks of this one again.
+    /// Marks a drive as permanently failed. The stacks lost with its predecessor count as its stacks again.
     pub(super) fn fail(&mut self, drive: DriveId) {
         let blobs = self.known.values().filter(|blob| blob.drives.contains(&drive)).count() as u64;
         self.failed.insert(drive, blobs);
@@ -179,7 +180,7 @@ impl Blobs {
         }
     }
 
-    /// An empty drive takes the place of one that failed; answers with the bytes of the stacks that are lost by it.
+    /// Replaces a failed drive with an empty one; returns the bytes of the stacks that are lost with it.
     pub(super) fn replace(&mut self, drive: DriveId) -> u64 {
         self.failed.remove(&drive);
         self.retiring.remove(&drive);
@@ -193,8 +194,8 @@ impl Blobs {
         lost_bytes
     }
 
-    /// A drive that failed is back with all that lay on it, of which nothing counts until it is looked for; answers
-    /// with the bytes of the stacks that are lost until then.
+    /// Takes a failed drive back with all its stacks, which count as lost until they are found; returns the bytes of
+    /// these stacks.
     pub(super) fn take_back(&mut self, drive: DriveId) -> u64 {
         let corrupt = self.corrupt.clone();
         let lost_bytes = self.replace(drive);
@@ -202,24 +203,24 @@ impl Blobs {
         lost_bytes
     }
 
-    /// A good drive is to be empty.
+    /// Marks a working drive for emptying.
     pub(super) fn retire(&mut self, drive: DriveId) {
         self.retiring.insert(drive);
     }
 
-    /// The number of blobs that still have a stack on a drive that failed for good, or had it on the drive before the
-    /// one that replaced it.
+    /// The number of blobs that still have a stack on a permanently failed drive, or that had one on the predecessor of
+    /// this drive.
     pub fn left_on(&self, drive: DriveId) -> u64 {
         let lost = || self.lost.iter().filter(|(of, _)| *of == drive).count() as u64;
         self.failed.get(&drive).copied().unwrap_or_else(lost)
     }
 
-    /// True if the stack of `blob` was on the predecessor of this drive, which failed.
+    /// True if the stack of `blob` was on the failed predecessor of this drive.
     pub fn is_lost(&self, blob: BlobId, drive: DriveId) -> bool {
         self.lost.contains(&(drive, blob))
     }
 
-    /// Makes the stack of `blob` on `drive` unreadable; the drive itself is well.
+    /// Makes the stack of `blob` on `drive` unreadable; the drive itself works.
     pub fn corrupt(&mut self, blob: BlobId, drive: DriveId) {
         self.corrupt.insert((blob, drive));
     }
@@ -228,7 +229,7 @@ impl Blobs {
         self.corrupt.contains(&(blob, drive))
     }
 
-    /// A stack that is unreadable, or was lost with the drive that was there before, is in its place again; false if
+    /// Records that an unreadable stack, or one lost with the predecessor of its drive, is in its place again; false if
     /// its blob is gone.
     pub(super) fn repair(&mut self, now: Time, blob: BlobId, drive: DriveId) -> bool {
         self.corrupt.remove(&(blob, drive));
@@ -241,7 +242,7 @@ impl Blobs {
         true
     }
 
-    /// A page of the blobs of a group that live, above one and below a number.
+    /// A page of the live blobs of a group, above one number and below another.
     pub(super) fn page_to_scrub(
         &self,
         group: GroupId,
@@ -289,7 +290,8 @@ impl Blobs {
         true
     }
 
-    /// A page of the blobs that have lost their stack on `drive`, and its last blob if there are more.
+    /// A page of the blobs with a stack on a failed or retiring `drive`, or else with a stack that was lost on it, and
+    /// the last blob of the page if more follow.
     pub(super) fn page_on_drive(
         &self,
         drive: DriveId,
@@ -307,7 +309,7 @@ impl Blobs {
                 stack_bytes: blob.stack_bytes,
                 bytes: blob.bytes,
                 living: blob.is_living(),
-                // What is rebuilt here is counted, or is not there.
+                // A rebuilt stack is always recorded or absent here.
                 left_there: false,
             })
         };
@@ -316,7 +318,7 @@ impl Blobs {
         (blobs, next)
     }
 
-    /// A page of the blobs of a group that have dead bytes, and whether there are more.
+    /// A page of the blobs of a group with dead bytes, and true if more follow.
     pub(super) fn page_dead(&mut self, group: GroupId, limit: u32, restart: bool) -> (Vec<DeadBlob>, bool) {
         if restart {
             self.dead_after.remove(&group);
@@ -344,7 +346,7 @@ impl Blobs {
     }
 }
 
-/// The first `limit` of `items`, and whether there are more.
+/// The first `limit` of `items`, and true if more follow.
 fn page<T>(items: impl Iterator<Item = T>, limit: u32) -> (Vec<T>, bool) {
     let mut page: Vec<T> = items.take(limit as usize + 1).collect();
     let more = page.len() > limit as usize;

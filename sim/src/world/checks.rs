@@ -1,10 +1,10 @@
-//! Checks of staged versions in the simulated workshop: pages of a pass, and what it keeps in memory.
+//! Checks of staged versions in the simulated workshop: pages of a pass, and the versions that it keeps in memory.
 //!
-//! A page takes the time that its bytes take at [`CHECK_BYTES_S`]. The load is that of the clients' operations that are
-//! open in the rack, as of the moment at which a page begins, which is a fraction of a second before it ends.
+//! A page takes the time of its bytes at [`CHECK_BYTES_S`]. Its load is the number of open client operations in the
+//! rack when the page begins, a fraction of a second before it ends.
 //!
-//! Invariants: what is in memory is staged, and in no pack; a pack that is written has saved the reads of what it was
-//! given from memory.
+//! Invariants: versions in memory are staged, and in no pack; a written pack has saved the reads of its versions from
+//! memory.
 
 use super::staging::{StagedQuery, Staging};
 use engine::staging::Selection;
@@ -14,25 +14,25 @@ use engine::{CheckResult, CheckedEntry, StagedEntry};
 use model::{OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The rate at which staged versions are read and checked, in bytes a second: that of a flash disk beside other work.
+/// The rate at which staged versions are read and checked, in bytes/s: that of a flash disk beside other work.
 pub(super) const CHECK_BYTES_S: u64 = 500_000_000;
 
-/// What a pass of checks has to do with staged versions.
+/// The state of a pass of checks over staged versions.
 #[derive(Debug, Default)]
 pub(crate) struct Checking {
-    /// The last version that was passed.
+    /// The last version of the pass so far.
     after: Option<u64>,
-    /// What is taken, as it was selected last.
+    /// The last selection of versions to take.
     selection: Option<Selection>,
-    /// Versions that are in memory.
+    /// Versions in memory.
     held: BTreeSet<u64>,
-    /// Objects and bytes of packs under way that came from memory.
+    /// Objects and bytes from memory, by pack in progress.
     packs: BTreeMap<OpId, (u64, u64)>,
     saved: (u64, u64),
 }
 
 impl Checking {
-    /// A pack of these versions is composed.
+    /// Composes a pack of these versions.
     pub(super) fn compose(&mut self, op: OpId, versions: &[u64], staging: &Staging) {
         let held: Vec<u64> = versions.iter().copied().filter(|version| self.held.remove(version)).collect();
         if !held.is_empty() {
@@ -128,19 +128,19 @@ impl Checking {
     }
 }
 
-/// The listing that takes what `take` does.
+/// The listing with the same criteria as `take`.
 fn query_of(take: Taking) -> StagedQuery {
     let Taking { older_than, order, coldest_bytes, min_bytes, .. } = take;
     StagedQuery { older_than, order, coldest_bytes, hot_bytes: 0, min_bytes, limit: 0, restart: true }
 }
 
 impl Staging {
-    /// The versions behind `after`, in the order of keys.
+    /// The versions after `after`, in key order.
     fn behind(&self, after: Option<u64>) -> Vec<u64> {
         self.versions.range(after.map_or(0, |after| after + 1)..).map(|(version, _)| *version).collect()
     }
 
-    /// What a pass finds of `version`, and whether it is to move.
+    /// The result of checking `version`, and the decision whether it moves.
     fn checked(
         &self,
         now: Time,

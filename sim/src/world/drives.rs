@@ -1,9 +1,9 @@
-//! The drives of a simulated rack: their physics, their fuses, their draw, and their faults.
+//! The drives of a simulated rack: their physics, their fuses, their power draw, and their faults.
 //!
 //! Invariants:
-//! - a drive that was lost answers nothing until it is back;
-//! - a drive that hangs answers nothing; the first command waits for the deadline, all others fail at once;
-//! - faults come from a random stream of their own, which is not used where their rate is 0.
+//! - a lost drive answers nothing until it is back;
+//! - a hanging drive answers nothing; the first command waits for the deadline, all others fail at once;
+//! - faults have their own random stream, which is not used for rates of 0.
 
 use crate::meter::Meter;
 use engine::{Event, Loss};
@@ -13,27 +13,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time after which a fuse that has tripped resets.
+/// The time after which a tripped fuse resets.
 pub(super) const FUSE_RESETS_AFTER: Duration = Duration::from_secs(30);
 
-/// The time after which a command fails whose drive does not spin up.
+/// The time after which a command fails if its drive does not spin up.
 const SPIN_UP_FAILS_AFTER: Duration = Duration::from_secs(20);
 
-/// The time for which a drive that hangs does not answer.
+/// The time for which a hanging drive does not answer.
 pub const HANG: Duration = Duration::from_secs(100);
 
-/// The rates of faults, in thousandths of the commands given.
+/// The rates of faults, in thousandths of commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Starts and mounts that fail.
+    /// Failing starts and mounts.
     pub command_permille: u64,
     /// Drives that fail in a transfer.
     pub transfer_permille: u64,
     /// Events that are reported twice.
     pub twice_permille: u64,
-    /// Commands that a drive executes and never answers.
+    /// Commands that a drive executes but never answers.
     pub mute_permille: u64,
-    /// Commands, and drives in a transfer, that hang: for [`HANG`] the drive answers nothing at all.
+    /// Commands and drives in a transfer that hang: for [`HANG`] the drive answers nothing at all.
     pub hang_permille: u64,
 }
 
@@ -42,7 +42,7 @@ pub struct Faults {
 pub(super) struct Command {
     pub drive: DriveId,
     pub attempt: Attempt,
-    /// The longest time that the rack waits for its answer.
+    /// The maximum time that the rack waits for the answer.
     pub deadline: Duration,
     pub kind: CommandKind,
 }
@@ -51,7 +51,7 @@ pub(super) struct Command {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CommandKind {
     SpinUp,
-    /// A server that moves bytes for another group mounts slowly (Pelican, section 5: two load regimes).
+    /// Mounts are slow on a server that moves bytes for another group (Pelican, section 5: two load regimes).
     Mount {
         load: ServerLoad,
         free_bytes: u64,
@@ -63,19 +63,19 @@ pub(super) enum CommandKind {
 /// The answer to a command.
 pub(super) enum Answer {
     Never,
-    /// An event, which does not happen if the drive is lost before.
+    /// An event, which is dropped if the drive is lost before.
     At(Time, Event),
-    /// An event, whatever happens to the drive.
+    /// An event, even if the drive is lost.
     Now(Event),
-    /// The command was too much for a fuse.
+    /// The command tripped a fuse.
     Tripped(Trip),
 }
 
-/// A drive that hangs.
+/// A hanging drive.
 #[derive(Clone, Copy, Debug)]
 struct Hang {
     until: Time,
-    /// An earlier command has waited for it, so that later ones do not.
+    /// True if an earlier command has waited for it, so later ones do not.
     known: bool,
 }
 
@@ -87,22 +87,22 @@ pub(super) struct Drives {
     pub meter: Meter,
     away: BTreeSet<DriveId>,
     hung: BTreeMap<DriveId, Hang>,
-    /// Bad sectors of the drives that say how many they have.
+    /// Bad sectors of the drives that report their number.
     bad_sectors: BTreeMap<DriveId, u64>,
     pub faults: Faults,
     faults_rng: Rng,
-    /// Drives started.
+    /// Drive starts.
     pub spin_ups: u64,
-    /// Fuses that tripped.
+    /// Tripped fuses.
     pub trips: u64,
-    /// How often drives were lost, all of them taken together.
+    /// The number of losses of all drives together.
     losses: u64,
-    /// What that was once each drive was lost last.
+    /// The value of `losses` after the last loss of each drive.
     lost_at: Vec<u64>,
 }
 
 impl Drives {
-    /// The drives of a rack, all in standby that ever are.
+    /// The drives of a rack, in standby except those that are always on.
     pub fn new(spec: &RackSpec, seed: u64) -> Self {
         let profile = Arc::new(spec.profile.clone());
         let one = |drive: DriveId| {
@@ -128,12 +128,12 @@ impl Drives {
         drives
     }
 
-    /// How often drives were lost so far, all of them taken together.
+    /// The number of losses of all drives together so far.
     pub fn losses(&self) -> u64 {
         self.losses
     }
 
-    /// Whether `drive` was lost since that was the number of losses.
+    /// True if `drive` was lost since the number of losses was `losses`.
     pub fn lost_since(&self, drive: DriveId, losses: u64) -> bool {
         assert!(self.losses >= losses, "losses are forgotten");
         self.lost_at[drive.index()] > losses
@@ -153,7 +153,7 @@ impl Drives {
         self.away.contains(&drive)
     }
 
-    /// Whether the platters of `drive`, which is there, stand still.
+    /// True if `drive`, which must be present, is in standby.
     pub fn stands_still(&mut self, now: Time, drive: DriveId) -> bool {
         self.physics[drive.index()].state(now) == PowerState::Standby
     }
@@ -165,13 +165,13 @@ impl Drives {
         permille > 0 && self.faults_rng.below(1000) < permille
     }
 
-    /// Draws whether a drive fails at the beginning of a transfer; one that is not ready always does.
+    /// Draws whether a drive fails at the beginning of a transfer; a drive that is not ready always fails.
     #[inline]
     pub fn fails_transfer(&mut self, drive: DriveId) -> bool {
         self.unlucky(self.faults.transfer_permille) || !self.physics[drive.index()].is_ready()
     }
 
-    /// Meters a drive again, whose draw may have changed.
+    /// Updates the meter for a drive whose power draw may have changed.
     pub fn update_draw(&mut self, now: Time, drive: DriveId) {
         let draw_mw = self.physics[drive.index()].draw_mw(now);
         self.meter.set(now, drive, draw_mw);
@@ -199,22 +199,23 @@ impl Drives {
         was_away
     }
 
-    /// The bad sectors of `drive`, if it says how many it has and its platters turn.
+    /// The bad sectors of `drive`, if it reports their number and is ready.
     pub fn bad_sectors(&self, drive: DriveId) -> Option<u64> {
         self.bad_sectors.get(&drive).copied().filter(|_| self.physics[drive.index()].is_ready())
     }
 
-    /// So many sectors of `drive` are bad.
+    /// Sets the number of bad sectors of `drive`.
     pub fn set_bad_sectors(&mut self, drive: DriveId, bad_sectors: u64) {
         self.bad_sectors.insert(drive, bad_sectors);
     }
 
-    /// From now on, and for [`HANG`], a drive answers nothing.
+    /// Makes a drive hang: it answers nothing for [`HANG`].
     pub fn hang(&mut self, now: Time, drive: DriveId) {
         self.hung.insert(drive, Hang { until: now + HANG, known: false });
     }
 
-    /// The time for which `drive` is waited for, if it hangs or begins to: none if it is known to hang.
+    /// The time to wait for `drive` if it hangs or begins to hang, zero if it is known to hang; `None` if it does not
+    /// hang.
     #[inline]
     pub fn hangs(&mut self, now: Time, drive: DriveId, deadline: Duration) -> Option<Duration> {
         let some_may = !self.hung.is_empty() || self.faults.hang_permille > 0;
@@ -235,7 +236,7 @@ impl Drives {
         Some(deadline)
     }
 
-    /// Executes a command, and plans its answer.
+    /// Executes a command, and determines its answer.
     pub fn execute(&mut self, now: Time, command: Command) -> Answer {
         let Command { drive, attempt, deadline, kind } = command;
         let failed = |loss| Event::DriveCommandFailed { drive, attempt, loss };
@@ -280,7 +281,7 @@ impl Drives {
         }
     }
 
-    /// Starts a drive: the moment when it is at speed, and the fuse that trips for it.
+    /// Starts a drive; returns the time when it is at speed, and the fuse that it trips, if any.
     fn spin_up(&mut self, now: Time, drive: DriveId) -> (Result<Time, Refused>, Option<Trip>) {
         let physics = &mut self.physics[drive.index()];
         let starts = physics.starts();

@@ -1,4 +1,4 @@
-//! The interpreter: each action, executed.
+//! The interpreter, which executes each action.
 
 use super::blobs::{SimBlob, StackMove};
 use super::checks::{CHECK_BYTES_S, CheckQuery};
@@ -11,8 +11,8 @@ use model::{Attempt, DriveId, GroupId, OpId, Time, transfer_time};
 impl<M: Controller> World<M> {
     pub(super) fn execute(&mut self, action: Action) {
         match action {
-            // Nothing survives a run, so nothing need be persisted; and bytes are not stored here, so there is nothing
-            // to copy back: living bytes of a mostly dead blob stay there.
+            // No state survives a run, so there is nothing to persist. Bytes are not stored here, so there is nothing
+            // to copy back: live bytes of a mostly dead blob stay there.
             Action::PersistStarts { .. }
             | Action::PersistInitialised { .. }
             | Action::PersistChecks { .. }
@@ -96,7 +96,7 @@ impl<M: Controller> World<M> {
         self.plan(self.now, Event::DriveRetiring { drive }, None);
     }
 
-    /// Of a stack that moved nothing is kept but where it lies.
+    /// Records the new place of a moved stack; nothing else about it is stored.
     fn move_stack(&mut self, (op, attempt): (OpId, Attempt), moved: StackMove) {
         let done = if moved.from == moved.to {
             self.blobs.repair(self.now, moved.blob, moved.to)

@@ -1,5 +1,4 @@
-//! Faults that are injected into a world: drives die, fail, hang, wear out, come back and are replaced, stacks are
-//! corrupted.
+//! Injected faults: drives die, fail, hang, wear out, come back and are replaced; stacks are corrupted.
 
 use super::blobs::SimBlob;
 use super::drives::{CommandKind, FUSE_RESETS_AFTER, Faults};
@@ -8,7 +7,7 @@ use engine::{Controller, Event, Loss, Rack};
 use model::{Attempt, BlobId, DriveId, GroupId, ResourceId};
 
 impl World<Rack> {
-    /// Puts an empty drive into the place of one that failed; false if the rack does not take it yet.
+    /// Replaces a failed drive with an empty one; false if the rack does not accept it yet.
     pub fn replace(&mut self, drive: DriveId) -> bool {
         if !self.rack.may_be_replaced(drive) {
             return false;
@@ -19,7 +18,7 @@ impl World<Rack> {
         true
     }
 
-    /// Plugs in a drive again that was given up, and has it taken back; false if the rack does not take it yet.
+    /// Plugs a given-up drive in again, so that the rack takes it back; false if the rack does not accept it yet.
     pub fn take_back(&mut self, drive: DriveId) -> bool {
         if !self.rack.may_be_replaced(drive) {
             return false;
@@ -37,7 +36,7 @@ impl World<Rack> {
 }
 
 impl<M: Controller> World<M> {
-    /// Another program starts a drive that stands still, and the rack finds out.
+    /// Another program starts a drive in standby, and the rack notices.
     pub fn wake_by_others(&mut self, drive: DriveId) {
         if self.drives.stands_still(self.now, drive) {
             self.command(drive, Attempt(u32::MAX), CommandKind::SpinUp);
@@ -60,17 +59,17 @@ impl<M: Controller> World<M> {
         }
     }
 
-    /// From now on, and for [`HANG`](super::HANG), a drive answers nothing.
+    /// Makes a drive hang: it answers nothing for [`HANG`](super::HANG).
     pub fn hang(&mut self, drive: DriveId) {
         self.drives.hang(self.now, drive);
     }
 
-    /// So many sectors of a drive are bad from now on, which it says when it is asked.
+    /// Sets the number of bad sectors of a drive, which it reports on request.
     pub fn wear(&mut self, drive: DriveId, bad_sectors: u64) {
         self.drives.set_bad_sectors(drive, bad_sectors);
     }
 
-    /// Takes a drive away for good: it died, and the operator declares that it will not come back.
+    /// Takes a drive away permanently: it died, and the operator declares that it will not come back.
     pub fn fail(&mut self, drive: DriveId) {
         self.kill(drive);
         assert!(self.drives.is_away(drive), "{drive} answers, and is declared to have failed");
@@ -78,20 +77,20 @@ impl<M: Controller> World<M> {
         self.report(Event::DriveFailed { drive, pulled: true });
     }
 
-    /// The operator wants a good drive to be empty.
+    /// The operator wants a working drive to be emptied.
     pub fn retire(&mut self, drive: DriveId) {
         self.blobs.retire(drive);
         self.report(Event::DriveRetiring { drive });
     }
 
-    /// Brings a drive back that was away.
+    /// Brings back a drive that was away.
     pub fn revive(&mut self, drive: DriveId) {
         if self.drives.come_back(self.now, drive) {
             self.report(Event::DriveBack { drive });
         }
     }
 
-    /// Trips the fuse of the domain of `resource` that `drive` is in, for no fault of the engine's. It resets by
+    /// Trips the fuse of the domain of `resource` that contains `drive`, without a fault of the engine. It resets by
     /// itself.
     pub fn trip(&mut self, resource: ResourceId, drive: DriveId) {
         let spec = self.rack.spec();
@@ -107,8 +106,8 @@ impl<M: Controller> World<M> {
         self.agenda.plan(self.now + FUSE_RESETS_AFTER, Scheduled::FuseResets(drives));
     }
 
-    /// Adds a blob under a new number without writing it, as one that was there when the run began. Its space is
-    /// counted already ([`Setting`](super::Setting)).
+    /// Adds a blob under a new number without writing it, as if it had existed when the run began. Its space is already
+    /// counted ([`Setting`](super::Setting)).
     pub fn place(&mut self, group: GroupId, drives: Vec<DriveId>, stack_bytes: u64) -> BlobId {
         let bytes = stack_bytes * u64::from(self.rack.spec().code.data);
         assert!(drives.len() == self.rack.spec().code.stacks(), "a blob of {} stacks", drives.len());

@@ -1,43 +1,45 @@
-//! Transfers under way, and the drives that take part in them.
+//! Transfers in progress, and the drives that take part in them.
 
 use engine::{DriveOutcome, DriveResult, ReadPolicy, Transfer};
 use model::physics::{READ_SEEKS, REMOVE_SEEKS, WRITE_SEEKS};
 use model::{Attempt, BlobId, DriveId, OpId};
 use std::time::Duration;
 
-/// A transfer that is under way, or about to be.
+/// A transfer that is in progress, or will begin soon.
 #[derive(Clone, Debug)]
 pub(super) struct Moving {
     pub op: OpId,
     pub attempt: Attempt,
-    /// The number of drives, beside the target, that must succeed for the transfer to succeed.
+    /// The number of drives, in addition to the target, that must succeed for the transfer to succeed.
     pub need: usize,
-    /// A drive that must succeed, too: the one that a rebuilt stack is written to.
+    /// A drive that must also succeed: the one that a rebuilt stack is written to.
     pub target: Option<DriveId>,
-    /// Each drive's result, if it is not lost on the way, in the order of the action.
+    /// The result of each drive if it is not lost during the transfer, in the order of the action.
     pub outcomes: Vec<DriveOutcome>,
-    /// How many of them take part.
+    /// The number of drives that take part.
     pub streams: u64,
-    /// Whether it succeeds, if no drive is lost on the way.
+    /// True if the transfer succeeds, provided that no drive is lost during it.
     pub done: bool,
-    /// The drives that had been lost when it began ([`Drives::losses`](super::drives::Drives::losses)).
+    /// The number of losses when it began ([`Drives::losses`](super::drives::Drives::losses)).
     pub losses: u64,
     /// Bytes of each stream.
     pub stream_bytes: u64,
-    /// The rate of the slowest drive that takes part, in bytes/s: stripes are moved whole, so it sets the pace of all.
+    /// The rate of the slowest participating drive, in bytes/s: stripes are moved whole, so it sets the pace for all
+    /// drives.
     pub stream_bytes_per_s: u64,
-    /// Payload bytes that leave by the network: those that clients read. What a server reads for itself stays there.
+    /// Payload bytes that leave through the network, which are those that clients read. A server's own reads stay
+    /// there.
     pub sent_bytes: u64,
-    /// How many streams' worth of payload that is.
+    /// The number of streams with this amount of payload.
     pub sent_streams: u64,
-    /// The time for which the others waited for drives that hang.
+    /// The time for which the other drives waited for hanging drives.
     pub waited: Duration,
-    /// How often the heads move.
+    /// The number of head movements.
     pub seeks: u32,
 }
 
 impl Moving {
-    /// All drives that were asked, those that failed in it included.
+    /// All drives that were asked, including those that failed in the transfer.
     pub fn drives(&self) -> impl Iterator<Item = DriveId> {
         self.outcomes.iter().map(|outcome| outcome.drive)
     }
@@ -47,7 +49,7 @@ impl Moving {
         self.outcomes.iter().filter(|outcome| outcome.result == DriveResult::Fine).map(|outcome| outcome.drive)
     }
 
-    /// Whether so many drives succeeded that the transfer did.
+    /// True if enough drives succeeded for the transfer to succeed.
     pub fn is_done(&self) -> bool {
         let fine = self.fine().count();
         match self.target {
@@ -60,17 +62,17 @@ impl Moving {
 /// The demands of a transfer.
 pub(super) struct TransferPlan {
     pub need: usize,
-    /// The number of drives that are to take part, of those that can.
+    /// The number of drives that are to take part, out of those that can.
     pub streams: usize,
-    /// The blob that is read.
+    /// The blob to read.
     pub read: Option<BlobId>,
-    /// The drive that is written beside those that are read.
+    /// The drive that is written in addition to those that are read.
     pub target: Option<DriveId>,
-    /// The bytes read may leave by the network.
+    /// True if the bytes read may leave through the network.
     pub sent: bool,
     pub moves: bool,
     pub writes: bool,
-    /// How often the heads of a drive move.
+    /// The number of head movements of a drive.
     pub seeks: u32,
 }
 
@@ -87,7 +89,7 @@ impl TransferPlan {
                 let seeks = if target.is_some() { READ_SEEKS + WRITE_SEEKS } else { READ_SEEKS };
                 Self { need, streams, read: Some(*blob), sent: target.is_none(), seeks, ..all }
             }
-            // Every stack that is there is read, and k of them suffice.
+            // All present stacks are read, and k of them suffice.
             Transfer::Scrub { blob, need, .. } => Self { need: usize::from(*need), read: Some(*blob), ..all },
             Transfer::Write { .. } => Self { writes: true, seeks: WRITE_SEEKS, ..all },
             Transfer::Verify { .. } => all,

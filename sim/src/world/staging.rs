@@ -1,7 +1,7 @@
 //! The staged versions of a simulated rack, in place of the workshop.
 //!
-//! Invariants: a version leaves only when a blob that holds it was written and read back (asserted); the bytes staged
-//! are those of the versions that are there.
+//! Invariants: a version leaves only when a blob with it was written and read back (asserted); the staged bytes are
+//! those of the present versions.
 
 use engine::staging::{MoveRank, Selection};
 use engine::thermometer::{Facts, Thermometer};
@@ -15,11 +15,11 @@ use std::time::Duration;
 pub struct StagedVersion {
     /// Its length.
     pub bytes: u64,
-    /// The moment at which it was staged.
+    /// The time when it was staged.
     pub since: Time,
     /// The class or group it is pinned to.
     pub pin: PinnedTo,
-    /// Whether it was read through since.
+    /// True if it was read through since then.
     pub is_processed: bool,
 }
 
@@ -28,8 +28,8 @@ impl StagedVersion {
         MoveRank::new(order, self.is_processed, self.since)
     }
 
-    /// Its temperature. It has no name and no tags, it came into being when it was staged, and reads are known of what
-    /// was read through.
+    /// Its temperature. It has no name and no tags, it was created when it was staged, and only complete reads of it
+    /// are known.
     pub(super) fn heat(self, thermometer: &Thermometer, now: Time) -> Heat {
         if !thermometer.is_used() {
             return Heat::Cold;
@@ -49,7 +49,7 @@ impl StagedVersion {
         verdict.heat(Duration::from_millis(ms(now).saturating_sub(verdict.since_ms)))
     }
 
-    /// Whether a listing takes it that takes what is so old and what is selected.
+    /// True if a listing with these conditions for age and rank takes the version.
     pub(super) fn is_taken(self, heat: Heat, age: Duration, query: &StagedQuery, selection: &Selection) -> bool {
         let is_young = heat == Heat::Cold && age < query.older_than;
         !is_young && selection.takes(heat, self.rank_as(query.order, heat))
@@ -66,14 +66,14 @@ impl StagedVersion {
 pub(crate) struct StagedQuery {
     pub older_than: Duration,
     pub order: MoveOrder,
-    /// Only versions among the first of so many bytes, in the order of moving.
+    /// Only the first versions in the order of moving, up to this number of bytes.
     pub coldest_bytes: Option<u64>,
-    /// As many bytes that may be hot ones, if all others make fewer.
+    /// If other versions have fewer bytes than this, hot versions fill up to this number.
     pub hot_bytes: u64,
-    /// Shorter ones stay.
+    /// Shorter versions are not listed.
     pub min_bytes: u64,
     pub limit: u32,
-    /// From the first version on, instead of behind the last page.
+    /// True to start at the first version, instead of after the last page.
     pub restart: bool,
 }
 
@@ -81,19 +81,19 @@ pub(crate) struct StagedQuery {
 #[derive(Debug, Default)]
 pub struct Staging {
     pub(super) versions: BTreeMap<u64, StagedVersion>,
-    /// The same in the order of moving.
+    /// The same versions in the order of moving.
     by_rank: BTreeSet<(MoveRank, u64)>,
     bytes: u64,
     pub(super) capacity_bytes: u64,
-    /// The last version that was listed.
+    /// The last listed version.
     after: Option<u64>,
-    /// What the listing under way takes.
+    /// The selection of the current listing.
     selection: Option<Selection>,
-    /// The versions of each pack that is under way.
+    /// The versions of each pack in progress.
     pub(super) packs: BTreeMap<OpId, Vec<u64>>,
-    /// Versions that cannot be read.
+    /// Unreadable versions.
     pub(super) unreadable: BTreeSet<u64>,
-    /// Those of them that were found out, and are listed no more.
+    /// The unreadable versions that were detected, and are no longer listed.
     pub(super) quarantined: BTreeSet<u64>,
 }
 
@@ -108,7 +108,7 @@ impl Staging {
         &self.versions
     }
 
-    /// Versions that were found to be unreadable, and are listed no more.
+    /// Versions that were found to be unreadable, and are no longer listed.
     pub fn quarantined(&self) -> &BTreeSet<u64> {
         &self.quarantined
     }
@@ -117,7 +117,7 @@ impl Staging {
         Usage { staged_bytes: self.bytes, capacity_bytes: self.capacity_bytes }
     }
 
-    /// Stages a version, in place of one of the same number.
+    /// Stages a version; replaces a version with the same number.
     pub(crate) fn stage(&mut self, number: u64, version: StagedVersion) {
         self.remove(number);
         self.versions.insert(number, version);
@@ -135,7 +135,7 @@ impl Staging {
         true
     }
 
-    /// A version was read through; one that has left meanwhile is none of the workshop's.
+    /// Records that a version was read through; ignores a version that has left the workshop.
     pub(crate) fn processed(&mut self, number: u64) {
         let Some(version) = self.versions.get_mut(&number) else { return };
         assert!(self.by_rank.remove(&(version.rank(MoveOrder::Processed), number)), "version {number} has a rank");
@@ -148,7 +148,7 @@ impl Staging {
         self.unreadable.insert(number);
     }
 
-    /// A page of versions, and whether there are more.
+    /// A page of versions, and true if more follow.
     pub(crate) fn page(
         &mut self,
         now: Time,
@@ -179,7 +179,7 @@ impl Staging {
         (entries, false)
     }
 
-    /// What a listing takes that begins now.
+    /// The selection of a listing that begins now.
     pub(super) fn select(&self, now: Time, thermometer: &Thermometer, query: StagedQuery) -> Selection {
         let mut selection = Selection::new(query.coldest_bytes, query.hot_bytes);
         if !selection.counts() {
@@ -206,7 +206,7 @@ impl Staging {
         selection
     }
 
-    /// The versions in the order of moving if that is by age; in SOHO's order they are kept.
+    /// The versions in the order of moving if that is by age; SOHO's order is stored in `by_rank`.
     fn by_age_if(&self, order: MoveOrder) -> Option<Vec<u64>> {
         (order == MoveOrder::Age).then(|| {
             let mut numbers: Vec<u64> = self.versions.keys().copied().collect();
@@ -215,7 +215,7 @@ impl Staging {
         })
     }
 
-    /// Makes a pack of these versions; answers with its bytes.
+    /// Makes a pack of these versions; returns its bytes.
     pub(crate) fn compose(&mut self, op: OpId, versions: Vec<u64>) -> u64 {
         let bytes = |version: &u64| match self.versions.get(version) {
             Some(staged) => staged.bytes,
@@ -235,13 +235,13 @@ impl Staging {
         versions
     }
 
-    /// The versions of a pack that cannot be read.
+    /// The unreadable versions of a pack.
     pub(crate) fn unreadable_of(&self, op: OpId) -> Vec<u64> {
         let versions = self.packs.get(&op).into_iter().flatten();
         versions.copied().filter(|version| self.unreadable.contains(version)).collect()
     }
 
-    /// The pack of `op` was written and read back: its versions leave. False if it wrote no pack.
+    /// The pack of `op` was written and read back, so its versions leave. False if `op` wrote no pack.
     pub(crate) fn migrated(&mut self, op: OpId) -> bool {
         let Some(versions) = self.packs.remove(&op) else { return false };
         for version in versions {
@@ -251,7 +251,7 @@ impl Staging {
         true
     }
 
-    /// The operation of a pack has ended, however it did.
+    /// Forgets a pack whose operation has ended, with any outcome.
     pub(crate) fn forget(&mut self, op: OpId) {
         self.packs.remove(&op);
     }
@@ -263,8 +263,8 @@ mod tests {
     use engine::thermometer::{Rule, Temperature};
     use model::Rng;
 
-    /// Against a sort of all versions: what is listed is the shortest beginning of the order of moving that makes so
-    /// many bytes, in the order of keys, whatever the order of moving and the length of a page.
+    /// Compared with a sort of all versions: a listing has the shortest prefix of the order of moving with enough
+    /// bytes, in key order, for any order of moving and any page length.
     #[test]
     fn a_listing_takes_the_first_in_the_order_of_moving() {
         for seed in 0..200 {
@@ -286,7 +286,7 @@ mod tests {
             naive.sort_unstable();
             let before = |at: usize| naive[..at].iter().map(|version| version.3).sum::<u64>();
             let last = (0..naive.len()).find(|at| before(at + 1) >= wanted).map_or(naive.len(), |at| at + 1);
-            // All of the last rank: versions that were staged at one moment rank alike.
+            // All versions of the last rank: versions that were staged at the same time have equal ranks.
             let rank = |at: usize| (naive[at].0, naive[at].1);
             let first: BTreeSet<u64> =
                 (0..naive.len()).filter(|at| rank(*at) <= rank(last - 1)).map(|at| naive[at].2).collect();
@@ -308,8 +308,8 @@ mod tests {
         }
     }
 
-    /// By rules of size, age and reading: what is due goes whatever is asked for, hot versions go last and only for
-    /// what must go, against a sort of all versions.
+    /// By rules of size, age and reading, compared with a sort of all versions: due versions always move; hot versions
+    /// move last, and only for bytes that must go.
     #[test]
     fn a_listing_by_rules_takes_hot_versions_last() {
         let rule = |is, larger_than_bytes, older_than| Rule { is, larger_than_bytes, older_than, ..Rule::default() };
@@ -347,7 +347,7 @@ mod tests {
                 let wanted = [true, sum < coldest, sum < coldest.min(hot_bytes)][kind];
                 if wanted || last == Some(rank) {
                     taken.insert(number);
-                    // What ranks alike goes along, and is not counted.
+                    // Versions of equal rank move along, and are not counted.
                     sum += if wanted { bytes } else { 0 };
                     last = Some(rank);
                     hot_moved += u32::from(kind == 2);

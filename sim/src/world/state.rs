@@ -23,76 +23,76 @@ use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-/// The end of an operation, and its moments.
+/// The end of an operation, and its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The operation.
     pub op: OpId,
-    /// The class of work that it was charged to.
+    /// The priority class that it was charged to.
     pub priority: PriorityClass,
-    /// The group it was for, where the request named one.
+    /// The group that it was for, if the request named one.
     pub group: Option<GroupId>,
     /// Its outcome.
     pub outcome: Outcome,
     /// Payload bytes that it was to move.
     pub bytes: u64,
-    /// When it was requested.
+    /// The time when it was requested.
     pub issued: Time,
-    /// When it was taken out of its queue, if it ever was in service.
+    /// The time when it left its queue, if it was ever in service.
     pub picked: Option<Time>,
-    /// When its first stripe had been moved, if it got that far.
+    /// The time when its first stripe had moved, if it got that far.
     pub first_byte: Option<Time>,
-    /// When it ended.
+    /// The time when it ended.
     pub at: Time,
 }
 
-/// Takes the records of a trace.
+/// Receives the records of a trace.
 pub type Recorder = Box<dyn FnMut(Record)>;
 
-/// The parameters of a world, beside its rack and a seed.
+/// The parameters of a world, besides its rack and a seed.
 #[derive(Default)]
 pub struct Setting {
-    /// The servers' network; unbounded unless it is given.
+    /// The servers' network; unlimited by default.
     pub network: Option<Network>,
-    /// The bytes stored on each drive already; none if it is empty.
+    /// The bytes already stored on each drive; none if empty.
     pub used_bytes: Vec<u64>,
-    /// Whether nobody has ever seen the drives, so that every group is to be initialised.
+    /// True if the drives are new, so every group needs initialisation.
     pub first_boot: bool,
-    /// Whether a transfer takes one seek, as papers count; else as many as a server's.
+    /// True if a transfer takes one seek, as in papers; otherwise it takes as many as in a server.
     pub one_seek: bool,
-    /// How long it takes to list what lay on a drive, page by page, and to compose a pack.
+    /// The time to list the blobs of a drive, per page, and to compose a pack.
     pub look_up: Duration,
-    /// Takes every record of the trace.
+    /// Receives every record of the trace.
     pub recorder: Option<Recorder>,
-    /// Judges the trace as it comes into being. A violation ends the run with a panic.
+    /// Judges the trace during the run. A violation ends the run with a panic.
     pub judge: Option<TraceCheck>,
 }
 
-/// Something that is going to happen.
+/// A future event.
 #[derive(Clone, Debug)]
 pub(super) enum Scheduled {
-    /// A report to the engine, unless its drive has been lost since there were so many losses.
+    /// A report to the engine, unless its drive was lost after this number of losses.
     Report(Event, Option<(DriveId, u64)>),
-    /// The heads are in place: bytes of the transfer at this place begin to move.
+    /// The heads are in place: the bytes of the transfer in this place begin to move.
     Begin(u32),
-    /// The transfer at this place, which moves no bytes, is over.
+    /// The transfer in this place, which moves no bytes, ends.
     Over(u32),
     /// A fuse resets.
     FuseResets(Vec<DriveId>),
 }
 
-/// The counters of a world; all of them only grow.
+/// The counters of a world, which only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Events reported to the engine.
     pub events: u64,
-    /// Drives started.
+    /// Drive starts.
     pub spin_ups: u64,
-    /// Bytes that drives have read or written, redundancy included.
+    /// Bytes that drives have read or written, including redundancy.
     pub drive_bytes: u64,
-    /// Payload bytes that left by the network.
+    /// Payload bytes that left through the network.
     pub sent_bytes: u64,
-    /// Fuses that tripped.
+    /// Tripped fuses.
     pub trips: u64,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct OpenOp {
     /// The space of each stack of a write.
     pub stack_bytes: u64,
     pub issued: Time,
-    /// [`Time::MAX`] until then, as is the next: thousands of these wait at once.
+    /// [`Time::MAX`] before that, as in `first_byte`: without an `Option`, since thousands are open at the same time.
     pub picked: Time,
     pub first_byte: Time,
 }
@@ -122,36 +122,36 @@ pub struct World<M = Rack> {
     /// The engine.
     pub rack: M,
     pub(super) now: Time,
-    /// When the engine wants to be woken.
+    /// The time when the engine wants to be woken.
     deadline: Time,
-    /// How long drives may take to answer.
+    /// The maximum times for answers of drives.
     pub(super) deadlines: DriveDeadlines,
     pub(super) agenda: Agenda<Scheduled>,
     pub(super) drives: Drives,
-    /// The blobs in the rack that were written here.
+    /// The blobs in the rack that were written in this world.
     pub blobs: Blobs,
     /// The versions in the workshop.
     pub staging: Staging,
-    /// What is checked of them.
+    /// The state of their checks.
     pub(super) checking: Checking,
     /// The load by clients' operations.
     pub(super) load: LoadMeter,
     pub(super) links: Links,
-    /// Whether a transfer takes one seek, whatever it does.
+    /// True if every transfer takes one seek.
     pub(super) one_seek: bool,
-    /// How long a page of what lay on a drive takes, and a pack to be composed.
+    /// The time to list a page of a drive's blobs, and to compose a pack.
     pub(super) look_up: Duration,
-    /// Under way, or about to be.
+    /// Transfers in progress, or about to begin.
     pub(super) transfers: Places<Moving>,
-    /// Those of them that move bytes now, by their places.
+    /// The transfers that are moving bytes, by their places.
     pub(super) flows: Flows<u32>,
-    /// The streams under way on each server, those of drives that failed in them included.
+    /// The streams in progress on each server, including those of drives that failed in them.
     pub(super) servers: Servers,
     pub(super) counted: Counted,
     pub(super) open: OpenOps<OpenOp>,
     next_op: u64,
     pub(super) ended: Vec<Ended>,
-    /// Actions for repartition jobs that are not taken yet.
+    /// Actions for repartition jobs that have not been taken yet.
     pub(super) job_actions: VecDeque<(JobId, JobAction)>,
     /// Reused by every event.
     actions: Vec<Action>,
@@ -161,7 +161,7 @@ pub struct World<M = Rack> {
 }
 
 impl<M: Controller> World<M> {
-    /// A world around `rack`, with every drive reported and booted. `seed` is for physics and faults.
+    /// A world around `rack`, with every drive reported and the rack booted. `seed` is for physics and faults.
     pub fn with(rack: M, seed: u64, setting: Setting) -> Self {
         let (spec, deadlines) = (rack.spec().clone(), rack.drive_deadlines());
         let links = Links::new(&spec, setting.network.unwrap_or(Network::UNBOUNDED));
@@ -211,7 +211,7 @@ impl<M: Controller> World<M> {
         self.servers.load(self.now, drive)
     }
 
-    /// The current moment.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.now
     }
@@ -221,12 +221,12 @@ impl<M: Controller> World<M> {
         std::mem::take(&mut self.ended)
     }
 
-    /// The same, one by one.
+    /// The operations that have ended since the last call, one by one.
     pub(crate) fn drain_ended(&mut self) -> impl Iterator<Item = Ended> {
         self.ended.drain(..)
     }
 
-    /// Operations that have not ended yet.
+    /// The number of operations that have not ended yet.
     pub fn open_ops(&self) -> usize {
         self.open.len()
     }
@@ -242,17 +242,17 @@ impl<M: Controller> World<M> {
         &mut self.drives.meter
     }
 
-    /// A number that is the same for two runs in which the same happened.
+    /// A hash of the trace: equal for two runs in which the same happened.
     pub fn trace_hash(&self) -> u64 {
         self.trace.finish()
     }
 
-    /// The number that the next blob written here will have.
+    /// The id of the next blob that is written in this world.
     pub fn next_blob(&self) -> BlobId {
         self.blobs.next()
     }
 
-    /// Blobs are numbered from `first` on; the numbers below are left to reads of blobs that the world does not know.
+    /// Numbers new blobs from `first` on; lower numbers are for reads of blobs that are unknown to this world.
     pub fn number_blobs_from(&mut self, first: BlobId) {
         self.blobs.number_from(first);
     }
@@ -281,24 +281,24 @@ impl<M: Controller> World<M> {
         }
     }
 
-    /// Requests a read of `bytes` of a blob that was written here.
+    /// Requests a read of `bytes` of a blob that was written in this world.
     pub fn read(&mut self, blob: BlobId, bytes: u64) -> Option<OpId> {
         self.read_for(PriorityClass::Client, blob, bytes)
     }
 
-    /// The same, in any class of work.
+    /// Requests the same read in any priority class.
     pub fn read_for(&mut self, priority: PriorityClass, blob: BlobId, bytes: u64) -> Option<OpId> {
         let found = self.blobs.get(blob)?;
         let work = Work::Read { blob, group: found.group, drives: found.drives.as_slice().into(), bytes };
         Some(self.ask(priority, work))
     }
 
-    /// Requests a read of `bytes` of a blob that lies on these drives.
+    /// Requests a read of `bytes` of a blob that is stored on these drives.
     pub fn read_at(&mut self, blob: BlobId, group: GroupId, drives: impl Into<DriveList>, bytes: u64) -> OpId {
         self.ask(PriorityClass::Client, Work::Read { blob, group, drives: drives.into(), bytes })
     }
 
-    /// The same, of what is worth no wake of its group.
+    /// Requests the same read, without a wake of its group.
     pub fn read_while_awake(&mut self, blob: BlobId, group: GroupId, drives: impl Into<DriveList>, bytes: u64) -> OpId {
         let work = Work::Read { blob, group, drives: drives.into(), bytes };
         let request = Box::new(self.request(PriorityClass::Client, work));
@@ -307,7 +307,7 @@ impl<M: Controller> World<M> {
         op
     }
 
-    /// Requests a look at the drives of a group, for a verification; with `while_awake` one that wakes nobody.
+    /// Requests an inspection of a group's drives, for a verification; with `while_awake`, without a wake of the group.
     pub fn inspect(&mut self, group: GroupId, while_awake: bool) -> OpId {
         if !while_awake {
             return self.ask(PriorityClass::Background, Work::Inspect { group });
@@ -318,7 +318,7 @@ impl<M: Controller> World<M> {
         op
     }
 
-    /// Requests a write by a client, past the workshop.
+    /// Requests a write by a client that bypasses the workshop.
     pub fn write(&mut self, bytes: u64, pin: PinnedTo) -> OpId {
         let stack_bytes = self.stack_bytes(bytes);
         self.ask(PriorityClass::Client, Work::Write { bytes, stack_bytes, pin, migration: false })
@@ -333,12 +333,12 @@ impl<M: Controller> World<M> {
         self.report(Event::Cancelled { op });
     }
 
-    /// Reports what happened to a repartition job.
+    /// Reports an event of a repartition job.
     pub fn report_job(&mut self, job: JobId, event: JobEvent) {
         self.report(Event::Job { job, event });
     }
 
-    /// The next thing to do for a repartition job, if there is one.
+    /// The next action for a repartition job, if any.
     pub fn take_job_action(&mut self) -> Option<(JobId, JobAction)> {
         self.job_actions.pop_front()
     }
@@ -351,7 +351,7 @@ impl<M: Controller> World<M> {
         op
     }
 
-    /// Requests any operation, in any class of work.
+    /// Requests any operation, in any priority class.
     pub fn ask(&mut self, priority: PriorityClass, work: Work) -> OpId {
         let request = Box::new(self.request(priority, work));
         let op = request.op;
@@ -380,12 +380,12 @@ impl<M: Controller> World<M> {
         assert!(before.is_none(), "{op} is open already: {before:?}");
     }
 
-    /// The operator asks for a scrub of `group`, or of all groups.
+    /// The operator requests a scrub of `group`, or of all groups.
     pub fn scrub(&mut self, group: Option<GroupId>) {
         self.report(Event::ScrubRequested { group });
     }
 
-    /// The operator has scrubs paused, or has them go on.
+    /// The operator pauses or resumes scrubs.
     pub fn pause_scrub(&mut self, paused: bool) {
         self.report(Event::ScrubPaused { paused });
     }
@@ -395,7 +395,7 @@ impl<M: Controller> World<M> {
         self.report(Event::Closing);
     }
 
-    /// Lets everything happen that happens until `until`.
+    /// Executes everything that happens until `until`.
     pub fn run_until(&mut self, until: Time) {
         while self.step_until(until) {}
         self.now = until.max(self.now);
@@ -406,12 +406,12 @@ impl<M: Controller> World<M> {
         self.run_until(self.now + span);
     }
 
-    /// Lets the next thing happen, whenever that is; false if nothing will.
+    /// Executes the next event, however late it is; false if there will be none.
     pub fn step(&mut self) -> bool {
         self.step_until(Time::MAX)
     }
 
-    /// Lets the next thing happen, if it does so by `until`; false if nothing does, and no time passes then.
+    /// Executes the next event if it happens by `until`; otherwise returns false, and no time passes.
     pub(crate) fn step_until(&mut self, until: Time) -> bool {
         let planned = self.agenda.next_moment().unwrap_or(Time::MAX);
         let flows = self.flows.next_end();
@@ -456,7 +456,7 @@ impl<M: Controller> World<M> {
         self.report(event);
     }
 
-    /// Reports an event to the engine, and executes the actions that it answers with.
+    /// Reports an event to the engine, and executes the resulting actions.
     pub(super) fn report(&mut self, event: Event) {
         assert!(self.actions.is_empty(), "{event:?} is reported before the actions of the last one are executed");
         self.counted.events += 1;
@@ -486,15 +486,15 @@ impl<M: Controller> World<M> {
         self.actions = actions;
     }
 
-    /// What is moved is moved for an operation that is open, or that the engine begins by itself. To be asked first:
-    /// what is known of an operation that has waited is far away in memory, and comes while the action is judged.
+    /// Asserts that bytes move only for an open operation. It runs before the judge: the state of an operation that has
+    /// waited is not in the cache, and is loaded while the action is judged.
     fn assert_open(&self, action: &Action) {
         if let Action::Transfer { op, transfer: Transfer::Read { .. } | Transfer::Write { .. }, .. } = action {
             assert!(self.open.contains(*op), "{op} is open while bytes move for it");
         }
     }
 
-    /// Schedules a report, unless `drive` is lost before.
+    /// Schedules a report, which is dropped if `drive` is lost before.
     pub(super) fn plan(&mut self, when: Time, event: Event, drive: Option<DriveId>) {
         assert!(when >= self.now, "{event:?} is scheduled for the past");
         let about = drive.map(|drive| (drive, self.drives.losses()));

@@ -1,4 +1,4 @@
-//! Bytes in motion: each transfer is its seeks and then a flow of as many streams as it has drives.
+//! Bytes in motion: each transfer is its seeks, followed by a flow with one stream per drive.
 
 use super::moving::{Moving, TransferPlan};
 use super::state::{OpenOp, Scheduled, World};
@@ -9,7 +9,7 @@ use std::time::Duration;
 impl<M: Controller> World<M> {
     pub(super) fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: &Transfer) {
         if !self.begin_own_op(op, transfer) {
-            // The blob was reclaimed while its rebuild was queued: no drive is asked.
+            // The blob was reclaimed while its rebuild was queued, so no drive is asked.
             let ended = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
             return self.plan(self.now, ended, None);
         }
@@ -43,8 +43,8 @@ impl<M: Controller> World<M> {
         self.begin_transfer(moving);
     }
 
-    /// Opens an operation that the engine began by itself: nobody asked for it, but it ends like any other. False if
-    /// the blob that it is about is gone.
+    /// Opens an operation that the engine began by itself: no client requested it, but it ends like any other. False if
+    /// its blob is gone.
     fn begin_own_op(&mut self, op: OpId, transfer: &Transfer) -> bool {
         match transfer {
             Transfer::Delete { blob, .. } => {
@@ -69,8 +69,9 @@ impl<M: Controller> World<M> {
         true
     }
 
-    /// Finds out which drives take part: those that can, until there are enough, and the target. Failures are found out
-    /// at once; drives that hang, after a deadline that is the same for all. The slowest drive sets the pace.
+    /// Determines the drives that take part: those that can, until there are enough, and the target. Failures are
+    /// noticed at once; hanging drives are noticed after a deadline, which is the same for all. The slowest drive sets
+    /// the pace.
     fn ask_drives(&mut self, transfer: &Transfer, plan: &TransferPlan, moving: &mut Moving) {
         let requests = self.deadlines.requests;
         let file = plan.read.map_or(moving.op.0, |blob| blob.number);

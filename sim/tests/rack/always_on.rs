@@ -1,9 +1,9 @@
-//! Drives whose power nobody controls, among others that sleep: they count at all times, and are never started.
+//! Drives whose power cannot be controlled, among others that sleep: they always count, and are never started.
 
 use super::*;
 use model::{DrivePower, RackDraft};
 
-/// The box of eight, of which these drives are always on, with a supply for so many.
+/// The box of eight with these drives always on, and a supply for the given limit.
 fn box_with(always_on: &[usize], limit: &str) -> RackSpec {
     let text = shipped_text("nas8").replace("active_drives = 4", limit);
     let mut draft = RackDraft::clone(&model::text::parse(&text, "nas8").unwrap());

@@ -3,8 +3,8 @@
 use super::*;
 use engine::PriorityClass;
 
-/// Reads one blob after another in the background while clients want another group of the class: how many background
-/// reads there were for each wake on their behalf, and how long the clients waited for their first read.
+/// Reads one blob after another in the background while clients want another group of the class. Returns the number of
+/// background reads per wake for them, and the clients' wait for their first read.
 fn beside_clients(anticipation: Duration) -> (f64, Duration) {
     let mut world = world_of("pelican-mini", 5, |policy| {
         policy.scheduler.anticipation = anticipation;

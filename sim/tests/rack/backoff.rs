@@ -1,13 +1,13 @@
-//! Drives that were given up are tried again by themselves, less and less often, and hold nobody else up for good.
+//! Given-up drives are retried automatically, less and less often, and never block other drives permanently.
 
 use super::*;
 
-/// Drives execute every command, and answer none.
+/// Drives execute every command, but answer none.
 const MUTE: Faults =
     Faults { command_permille: 0, transfer_permille: 0, twice_permille: 0, mute_permille: 1000, hang_permille: 0 };
 
-/// A rack in which the drives of one blob have gone silent until all of them are out of service, and another blob whose
-/// group needs power from the same domains.
+/// A rack in which the drives of one blob have stopped answering until all of them are out of service, and another blob
+/// whose group needs power from the same domains.
 fn silenced() -> (World, [BlobId; 2]) {
     let mut world = world_of("nas8", 61, |policy| policy.starts_per_day = 10_000);
     let blobs = one_blob_each(&mut world);

@@ -1,4 +1,4 @@
-//! Checks of the workshop, with migration riding along, in the simulator's world: by the trace of what was asked for.
+//! Checks of the workshop with piggybacked migration in the simulator's world, by the trace of the requests.
 
 use super::*;
 use engine::staging::checks::{CheckPolicy, CheckState, LOAD_LIMIT_PERMILLE};
@@ -14,8 +14,8 @@ const DAY: Duration = Duration::from_hours(24);
 
 type Records = Rc<RefCell<Vec<Record>>>;
 
-/// A box with a workshop of 10 GB that is checked once a day. What is older than an hour and larger than 10 KB is due,
-/// and waits for a pass; all else is hot.
+/// A box with a workshop of 10 GB that is checked once a day. Data older than an hour and larger than 10 KB is due, and
+/// waits for a pass; all other data is hot.
 fn world() -> (World, Records) {
     let spec = shipped("nas8");
     let mut policy = policy(&spec);
@@ -34,7 +34,7 @@ fn world() -> (World, Records) {
     (world, records)
 }
 
-/// When each version was checked.
+/// The times at which each version was checked.
 fn checked(records: &Records) -> BTreeMap<u64, Vec<Time>> {
     let mut checked: BTreeMap<u64, Vec<Time>> = BTreeMap::new();
     for record in records.borrow().iter() {
@@ -46,7 +46,7 @@ fn checked(records: &Records) -> BTreeMap<u64, Vec<Time>> {
     checked
 }
 
-/// Pages that were asked for at or above the limit of the load, and all others; none of the first without need.
+/// Pages that were requested at or above the limit of the load, and all others; none of the former without need.
 fn pages(records: &Records) -> (u32, u32) {
     let (mut load, mut pages) = (0, (0, 0));
     for record in records.borrow().iter() {
@@ -96,7 +96,7 @@ fn clients_come_first_until_a_pass_is_overdue() {
     for number in 0..100 {
         world.stage(number, MB, PinnedTo::Anywhere);
     }
-    // From the end of the first period on somebody always reads.
+    // From the end of the first period on, a client always reads.
     world.run_until(Time::ZERO + DAY - MINUTE);
     while world.now() < Time::ZERO + 2 * DAY + HOUR {
         while world.open_ops() < 20 {

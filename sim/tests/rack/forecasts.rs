@@ -1,11 +1,11 @@
-//! Forecasts of clients' reads against what then happened, on Pelican's rack with its network at several loads.
+//! Forecasts of clients' reads compared with the outcome, on Pelican's rack with its network at several loads.
 
 use super::*;
 use model::Rng;
 use sim::Network;
 use std::collections::BTreeMap;
 
-/// The forecasts of the reads of one run, against what then happened.
+/// The forecasts of the reads of one run, compared with the outcome.
 #[derive(Default)]
 struct Scores {
     reads: u32,

@@ -1,4 +1,4 @@
-//! Drives that spin though nobody was permitted to start them: they count against every budget, and are stopped.
+//! Drives that spin without a permit to start: they count against every budget, and are stopped.
 
 use super::*;
 use engine::{DrivePhase, Event};
@@ -54,7 +54,7 @@ fn a_drive_that_will_not_stop_keeps_its_permits_and_is_named() {
     world.run_for(MINUTE);
     assert_eq!(world.take_ended()[0].outcome, Outcome::Read, "three drives of the group are enough");
     assert_eq!(world.rack.ledger().active_drives(), 4);
-    // When it answers again, it is stopped, and holds nothing up any more.
+    // When it answers again, it is stopped, and no longer blocks anything.
     world.run_for(60 * MINUTE);
     assert_eq!((world.rack.unstopped().count(), standing_by(&world)), (0, 8));
 }
@@ -100,7 +100,7 @@ fn a_drive_that_was_given_up_turns_and_is_lost_counts_as_pulled_only_if_the_oper
     let spec = shipped("nas8");
     let layout = engine::layout::synthesise(&spec).unwrap();
     for by_the_rack in [false, true] {
-        // Whether it is tried again makes no difference.
+        // A retry makes no difference.
         for tries_given_up in [false, true] {
             let policy = RackPolicy { tries_given_up, ..policy(&spec) };
             let mut rack = Rack::new(spec.clone(), layout.clone(), policy, 95);

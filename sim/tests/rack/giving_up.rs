@@ -1,4 +1,4 @@
-//! Drives that stay away are given up by the rack itself, and good ones are emptied.
+//! The rack itself gives up drives that stay away, and empties working ones.
 
 use super::*;
 use crate::rebuild::{all_whole, fullest, mates, reads, view};
@@ -50,7 +50,7 @@ fn a_drive_that_was_given_up_and_is_back_is_recognised_when_its_group_wakes() {
     assert!(!world.rack.has_failed(drive), "{:?}", world.rack.drive_phase(drive));
     assert_eq!(world.blobs.left_on(drive), 0);
     assert!(all_whole(&world) && is_asleep(&world));
-    // The operator's word is that it was pulled: it is not tried.
+    // The operator declares that it was pulled: it is not retried.
     world.fail(drive);
     world.revive(drive);
     for _ in 0..3 {
@@ -108,8 +108,8 @@ fn never_are_more_drives_of_a_group_given_up_than_r_beyond_what_is_rebuilt() {
         world.kill(*drive);
         world.run_for(3 * DAY);
     }
-    // Two are rebuilt on the six that are left. Five have no place for a whole blob: the next two stay lossy, which is
-    // r.
+    // Two are rebuilt on the six remaining drives. Five have no place for a whole blob: the next two stay lossy, which
+    // is r.
     let given_up: Vec<bool> = dying.iter().map(|drive| world.rack.has_failed(*drive)).collect();
     assert_eq!(given_up, [true, true, true, true, false, false]);
     assert!(world.rack.absences().iter().all(|view| view.held_back == Some(HeldBack::TooManyOfGroup)));
@@ -156,11 +156,11 @@ fn a_good_drive_is_emptied_and_may_be_replaced_while_everything_stays_whole() {
 
 #[test]
 fn what_waits_to_be_written_when_a_drive_is_retired_is_written_to_others() {
-    // Two of a group of four leave none for the three stacks of a blob: what waits goes to the other group.
+    // Two of a group of four leave none for the three stacks of a blob: waiting writes go to the other group.
     for (name, retired, seed) in [("pelican-mini", 1, 80), ("nas8", 1, 81), ("nas8", 2, 82)] {
         let mut world = world_of(name, seed, |_| {});
         for _ in 0..24 {
-            world.write(10 * MB, PinnedTo::Anywhere); // placed, and its group has yet to wake
+            world.write(10 * MB, PinnedTo::Anywhere); // placed, but its group has yet to wake
         }
         let reserved = |drive: &DriveId| world.rack.placement().reserved_bytes(*drive);
         let drives = (0..world.rack.spec().drives.len()).map(|drive| DriveId(drive as u32));

@@ -1,11 +1,11 @@
-//! Drives that hang: operations go on without them after a deadline, and those that hang again are left alone.
+//! Drives that hang: operations continue without them after a deadline, and drives that hang again are left alone.
 
 use super::*;
 use engine::{DrivePhase, Loss};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The outcome of an operation, and the time it took.
+/// The outcome of an operation, and its duration.
 fn done(world: &mut World, op: OpId) -> (Outcome, Duration) {
     let began = world.now();
     world.run_for(10 * MINUTE);
@@ -84,7 +84,7 @@ fn a_drive_that_hangs_in_three_wakes_in_a_row_is_left_alone_and_tried_again_late
     assert!(matches!(world.rack.drive_phase(drive), DrivePhase::Away(_)), "nobody starts it");
     world.run_for(24 * 60 * MINUTE);
     assert_eq!(world.rack.drive_phase(drive), DrivePhase::Standby);
-    // One that does well from a start to a stop is trusted again.
+    // A drive without a failure from a start to a stop is trusted again.
     read(&mut world, blob);
     world.run_for(3 * 60 * MINUTE);
     world.hang(drive);

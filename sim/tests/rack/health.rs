@@ -1,5 +1,5 @@
-//! Drives say how many of their sectors are bad when their group is awake anyway, and one that wears out is emptied
-//! before it dies, if its group bears it.
+//! Drives report their number of bad sectors when their group is awake anyway. A drive that wears out is emptied before
+//! it dies, if its group allows it.
 
 use super::*;
 use crate::rebuild::{all_whole, fullest, mates, reads};
@@ -70,7 +70,7 @@ fn worn_drives_are_emptied_one_at_a_time_the_worst_first_and_no_more_than_the_gr
         worn.iter().zip(1_u64..).for_each(|(drive, nth)| world.wear(*drive, rise * 100 * nth));
         read_a_day_later(&mut world, blobs[0]);
     }
-    // From the last one on, the worst.
+    // From the last one on, the worst first.
     let retiring = |world: &World| worn.iter().filter(|drive| world.rack.is_retiring(**drive)).count();
     for gone in 1..worn.len() {
         let until = world.now() + 3 * DAY;

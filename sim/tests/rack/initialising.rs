@@ -1,12 +1,11 @@
-//! A rack that nobody has seen yet: each group is woken once, a group of each class at a time, and clients go on in
-//! between.
+//! A rack of new drives: each group is woken once, one group of each class at a time, and clients continue meanwhile.
 
 use super::*;
 use engine::trace::TraceMessage;
 use engine::{Action, Loss};
 use proptest::prelude::*;
 
-/// The groups whose initialisation was to be remembered: each with its drives, in that order.
+/// The groups whose initialisation was to be persisted, each with its drives, in order.
 type Remembered = Rc<RefCell<Vec<(GroupId, Vec<DriveId>)>>>;
 
 fn new_rack(spec: RackSpec, seed: u64, change: impl FnOnce(&mut RackPolicy)) -> (World, Remembered) {
@@ -30,7 +29,7 @@ fn awake(world: &World) -> usize {
     groups(world).filter(|group| world.rack.group_state(*group) != GroupState::Asleep).count()
 }
 
-/// Lets the rack boot; the most groups that were up at once.
+/// Lets the rack boot; returns the maximum number of groups awake at the same time.
 fn boot(world: &mut World) -> usize {
     let mut most = awake(world);
     while world.rack.uninitialised_groups() > 0 {
@@ -49,7 +48,7 @@ fn each_once(world: &World, remembered: &Remembered) {
     assert_eq!(found, expected);
 }
 
-/// Requests a read of a blob that lies in `group`.
+/// Requests a read of a blob in `group`.
 fn read_in(world: &mut World, group: GroupId) -> OpId {
     let stacks = world.rack.spec().code.stacks();
     let drives = world.rack.layout().groups[group.index()].drives[..stacks].to_vec();

@@ -1,5 +1,5 @@
-//! Looks at the drives of a group, as a verification has them: they go group by group behind clients, and those that
-//! may wake nobody wake nobody.
+//! Inspections of a group's drives, as for a verification: they go group by group after clients, and those without a
+//! wake wake no group.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Randomised runs of racks: whatever happens, no fuse trips and nothing waits for ever.
+//! Randomised runs of racks: in every run, no fuse trips and nothing waits forever.
 
 use super::*;
 use engine::{Controller, DrivePhase, ScrubPolicy, Weighing};
@@ -42,7 +42,7 @@ fn random_run(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
             _ => {}
         }
     }
-    // The world heals; what is left must come to rest.
+    // The world heals; everything that remains must come to rest.
     heal(&mut world);
     world.run_for(3 * 24 * 60 * MINUTE);
     world
@@ -55,7 +55,7 @@ fn came_to_rest(world: &World) {
     assert!(is_asleep(world), "and everything sleeps");
 }
 
-/// The small rack as the prototype of Pelican's cross-validation was: one drive of a tray starts at a time.
+/// The small rack as the prototype in Pelican's cross-validation: one drive of a tray starts at a time.
 fn small_prototype() -> RackSpec {
     let text = shipped_text("pelican-mini");
     let starts = "[resources.starts]\nsame = [\"width\", \"height\"]\nstarting_drives = 1\nhard = true\n\n";
@@ -69,7 +69,7 @@ fn small_box_of_watts() -> RackSpec {
     model::text::parse(&changed, "nas8").unwrap()
 }
 
-/// The box of eight with a supply for six, two of which nobody controls.
+/// The box of eight with a supply for six, two of them without power control.
 fn small_mixed_box() -> RackSpec {
     let changed =
         shipped_text("nas8").replace("active_drives = 4", "active_drives = 6").replace("\"12 TB\"", "\"2 GB\"");
@@ -78,7 +78,7 @@ fn small_mixed_box() -> RackSpec {
     RackSpec::validated(draft).unwrap()
 }
 
-/// Scrubs of every second run, with a period so short that all of their steps meet everything else.
+/// Scrubs in every second run, with a period so short that all of their steps meet everything else.
 fn scrubs(seed: u64) -> ScrubPolicy {
     let mut rng = Rng::for_thing(seed, 94);
     if rng.below(2) == 0 {
@@ -99,7 +99,7 @@ fn rot_or_command(world: &mut World, rng: &mut Rng, blobs: &[BlobId]) {
         1 => world.scrub(Some(GroupId(rng.below(14) as u32))),
         2 => world.pause_scrub(true),
         3 => world.pause_scrub(false),
-        // Always the same one of a blob, so that there are never too many.
+        // Always the same stack of a blob, so there are never too many.
         _ => {
             let Some(blob) = blobs.get(rng.below(blobs.len().max(1) as u64) as usize) else { return };
             let drive = world.blobs.drives_of(*blob)[0];
@@ -109,7 +109,7 @@ fn rot_or_command(world: &mut World, rng: &mut Rng, blobs: &[BlobId]) {
 }
 
 /// A rougher run: drives that never answer, fuses that trip by themselves, full racks, pins, and a rack that may close
-/// at any moment of it.
+/// at any time.
 fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
     let mut rng = Rng::for_thing(seed, 98);
     let mut policy = policy(&spec);
@@ -172,7 +172,7 @@ fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
             9 => world.kill(drive),
             10 => world.revive(drive),
             11 => world.trip(hard[rng.below(hard.len() as u64) as usize], drive),
-            // Only what its fuses carry: one that trips by this is no fault of the engine's.
+            // Only drives that the fuses can carry: a fuse that trips otherwise is no fault of the engine.
             _ if world.rack.ledger().blocking(drive).next().is_none() => world.wake_by_others(drive),
             _ => {}
         }
@@ -185,7 +185,7 @@ fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
     }
     heal(&mut world);
     world.run_for(2 * 24 * 60 * MINUTE);
-    // A step of a scrub may be under way at just this moment.
+    // A step of a scrub may be in progress at this time.
     for _ in 0..120 {
         if (world.open_ops(), world.rack.open_operations()) == (0, 0) {
             break;
@@ -255,7 +255,7 @@ proptest! {
             let mut world = random_run(name, seed, faults, true);
             came_to_rest(&world);
             world.take_ended();
-            // Liveness: once the world is well, whatever is written can be read.
+            // Liveness: once the world is well, every written blob can be read.
             let op = world.write(MB, PinnedTo::Anywhere);
             world.run_for(30 * MINUTE);
             let ended = world.take_ended();
@@ -280,7 +280,7 @@ proptest! {
                 continue;
             }
             prop_assert_eq!(world.rack.uninitialised_groups(), 0, "every group is initialised in the end");
-            // Now that nothing fails any more, every drive is back, and everything can be read.
+            // Now that there are no more failures, every drive is back, and everything can be read.
             let away = |drive: &&model::DriveSpec| matches!(world.rack.drive_phase(drive.id), DrivePhase::Away(_));
             prop_assert_eq!(world.rack.spec().drives.iter().find(away), None);
             world.take_ended();

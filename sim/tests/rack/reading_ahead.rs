@@ -1,5 +1,5 @@
-//! Reads that are worth no wake, as reading ahead has them: they come in while their group gets up, they wake nobody,
-//! and without end they keep nobody waiting beyond the bound.
+//! Reads that justify no wake, like read-ahead: they are admitted while their group wakes, they wake no group, and an
+//! endless series of them delays no client beyond the bound.
 
 use super::*;
 use engine::{GroupState, Rejection};
@@ -24,7 +24,7 @@ fn ahead(world: &mut World, (blob, group): (BlobId, GroupId)) -> OpId {
     world.read_while_awake(blob, group, drives.as_slice(), 64 * MB)
 }
 
-/// A world that serves as the server does, with blobs, and asleep.
+/// A world with the server's settings, with blobs, and asleep.
 fn with_a_dozen_blobs() -> World {
     let mut world = world_of("nas8", 4, as_served);
     with_blobs(&mut world, 12, 200 * MB);
@@ -66,7 +66,7 @@ fn reading_ahead_without_end_keeps_nobody_waiting_beyond_the_bound() {
         assert!(world.step() && world.now() < Time::ZERO + 3 * 60 * MINUTE, "it waits for an hour");
         for ended in world.take_ended() {
             if under_way.contains(&ended.op) {
-                // Its group is awake, and there is always more to read of it.
+                // Its group is awake, and always has more to read.
                 asked = asked.or_else(|| Some((world.now(), world.read(other.0, MB)?)));
                 under_way.push(ahead(&mut world, one));
             }

@@ -1,4 +1,4 @@
-//! Drives that fail for good: their stacks are rebuilt inside their group, whatever else happens, and losses are
+//! Drives that fail permanently: their stacks are rebuilt inside their group in all circumstances, and losses are
 //! reported.
 
 use super::*;
@@ -11,7 +11,7 @@ pub(crate) fn view(world: &World, drive: DriveId) -> RebuildView {
     world.rack.rebuilds().find(|view| view.drive == drive).unwrap()
 }
 
-/// The drive with most blobs, and the blobs that have a stack on it.
+/// The drive with the most blobs, and the blobs with a stack on it.
 pub(crate) fn fullest(world: &World) -> (DriveId, Vec<BlobId>) {
     let on = |drive: DriveId| -> Vec<BlobId> {
         world.blobs.iter().map(|(blob, _)| blob).filter(|blob| world.blobs.drives_of(*blob).contains(&drive)).collect()
@@ -26,7 +26,7 @@ pub(crate) fn mates(world: &World, drive: DriveId) -> Vec<DriveId> {
     layout.groups[group.index()].drives.iter().copied().filter(|mate| *mate != drive).collect()
 }
 
-/// Every blob lies whole in its group, on drives that have not failed.
+/// True if the blob is whole in its group, on drives that have not failed.
 fn is_whole(world: &World, blob: BlobId, group: GroupId) -> bool {
     let members = &world.rack.layout().groups[group.index()].drives;
     let drives: BTreeSet<DriveId> = world.blobs.drives_of(blob).iter().copied().collect();
@@ -39,7 +39,7 @@ pub(crate) fn all_whole(world: &World) -> bool {
     world.blobs.iter().all(|(blob, group)| is_whole(world, blob, group))
 }
 
-/// Writes blobs and has the drive fail that holds most of them: the drive, and the blobs that have a stack on it.
+/// Writes blobs and fails the drive with the most of them; returns the drive, and the blobs with a stack on it.
 fn fail_fullest(world: &mut World, count: u64, bytes: u64) -> (DriveId, Vec<BlobId>) {
     with_blobs(world, count, bytes);
     let (drive, blobs) = fullest(world);
@@ -56,7 +56,7 @@ fn half_rebuilt(world: &mut World, count: u64, bytes: u64) -> (DriveId, Vec<Blob
     (drive, blobs)
 }
 
-/// As many drives of the group of `drive` die as may, and every blob can be read.
+/// Kills as many other drives of the group of `drive` as the code allows; every blob can still be read.
 fn survives_deaths(world: &mut World, drive: DriveId, blobs: Vec<BlobId>) {
     let parity = usize::from(world.rack.spec().code.parity);
     mates(world, drive).into_iter().take(parity).for_each(|mate| world.kill(mate));
@@ -133,7 +133,7 @@ fn a_second_drive_of_the_group_may_fail_during_the_rebuild() {
     assert_eq!(view(&world, drive).lost_blobs + view(&world, second).lost_blobs, 0);
 }
 
-/// Blobs that lack so many stacks.
+/// The number of blobs that lack this number of stacks.
 fn with_losses(world: &World, losses: usize) -> usize {
     let lacks = |blob: BlobId, drive: &DriveId| world.rack.has_failed(*drive) || world.blobs.is_lost(blob, *drive);
     let of = |blob: BlobId| world.blobs.drives_of(blob).iter().filter(|drive| lacks(blob, drive)).count();
@@ -142,7 +142,7 @@ fn with_losses(world: &World, losses: usize) -> usize {
 
 /// Counts by the rack, and by looking at every blob: from 1 to `parity` losses.
 fn exposures(world: &mut World, parity: usize) -> (Vec<u64>, Vec<u64>) {
-    world.run_for(Duration::from_millis(1)); // the rack hears of what the catalog has done
+    world.run_for(Duration::from_millis(1)); // the rack receives the changes of the catalog
     (world.rack.exposure().blobs, (1..=parity).map(|losses| with_losses(world, losses) as u64).collect())
 }
 
@@ -164,7 +164,7 @@ fn the_most_exposed_blobs_are_safe_first_and_the_counts_say_how_many_there_are()
     while with_losses(&world, 1) + with_losses(&world, 2) > 0 {
         assert!(world.step(), "{:?}", world.rack.rebuilds().collect::<Vec<_>>());
         let left = with_losses(&world, 2);
-        // The one that was in service when the drive failed may have been of any.
+        // The operation that was in service when the drive failed may have been for any blob.
         let less_exposed_done = (one + both).saturating_sub(with_losses(&world, 1) + left);
         assert!(left == 0 || less_exposed_done <= 1, "{less_exposed_done} were whole while {left} lacked two stacks");
         if left == 0 && safe.is_none() {
@@ -193,7 +193,7 @@ fn a_third_failure_during_the_rebuild_of_two_names_what_it_cost_and_the_rest_com
     let lost = with_losses(&world, 3);
     let (rack, seen) = exposures(&mut world, 2);
     assert_eq!((&rack, world.rack.exposure().lost_blobs), (&seen, lost as u64));
-    // Five drives are left of the group, which is one too few for a whole blob.
+    // Five drives remain in the group, one too few for a whole blob.
     assert_eq!((with_losses(&world, 3), rack[1]), (lost, 0));
     assert!(lost > 0 && rack[0] > 0, "{lost} are lost, {rack:?} exposed");
 }
@@ -267,7 +267,7 @@ fn a_rebuild_waits_while_too_few_drives_are_there_and_goes_on_when_they_are_back
 fn a_restart_in_the_middle_goes_on_with_what_is_left() {
     let mut world = world_of("pelican-mini", 48, |_| {});
     let (drive, _) = half_rebuilt(&mut world, 60, 100 * MB);
-    // After a restart the rack knows what the catalog knows: where blobs lie, and that the drive failed.
+    // After a restart the rack knows what the catalog knows: the places of blobs, and that the drive failed.
     let stack_bytes = (100 * MB).div_ceil(u64::from(world.rack.spec().code.data));
     let mut used_bytes = vec![0; world.rack.spec().drives.len()];
     let blobs: Vec<(GroupId, Vec<DriveId>)> =
@@ -312,7 +312,7 @@ fn clients_keep_their_share_of_the_class_while_it_is_rebuilt() {
     let (drive, held) = fullest(&world);
     let x_over_t = held.len() as f64 * 250.0 / 105.0;
     world.fail(drive);
-    // Clients that always want more, of whichever group.
+    // Clients that always request more, from all groups.
     let (mut asked, mut answered) = (0_usize, 0_usize);
     let begun = world.now();
     while world.blobs.left_on(drive) > 0 {
@@ -387,7 +387,7 @@ fn a_drive_that_comes_back_is_looked_through_and_what_is_right_counts_again() {
         let there = still_there(&world);
         assert!(left > 2 && there.len() as u64 == left);
         world.blobs.corrupt(there[0], drive);
-        // As many others die as their blobs bear: what is looked for needs none of them.
+        // As many other drives die as the blobs can bear: the search needs none of them.
         let gone: Vec<DriveId> = mates(&world, drive).into_iter().take(world.rack.spec().code.parity.into()).collect();
         for mate in &gone {
             world.kill(*mate);
@@ -430,7 +430,7 @@ fn a_replacement_that_fails_and_is_replaced_loses_sight_of_nothing() {
     assert!(all_whole(&world) && is_asleep(&world));
 }
 
-/// A randomised run with drives that fail for good, at most `failures` of a group; everything heals in the end.
+/// A randomised run with drives that fail permanently, at most `failures` per group; everything heals in the end.
 fn failing_run(name: &str, seed: u64, failures: usize, faults: Faults) -> (World, BTreeSet<BlobId>) {
     let mut world = world_of(name, seed, |policy| {
         policy.idle_timeout = IdleTimeout::After(MINUTE);
@@ -462,7 +462,7 @@ fn failing_run(name: &str, seed: u64, failures: usize, faults: Faults) -> (World
                     world.fail(drive);
                 }
             }
-            // A place counts among those that failed until all that was lost there is whole again.
+            // A place counts as failed until all stacks lost there are whole again.
             11 if failed.contains(&drive) && world.replace(drive) => {}
             _ => {}
         }
@@ -478,7 +478,7 @@ proptest! {
 
     #[test]
     fn up_to_r_failures_of_a_group_leave_every_blob_whole_in_the_end(seed in any::<u64>(), faulty in any::<bool>()) {
-        // A drive that executes commands and never answers is away for good unnoticed: such faults are not among these.
+        // A drive that executes commands but never answers stays away unnoticed: such faults are not included.
         let bad = Faults {
             command_permille: 20,
             transfer_permille: 20,
@@ -490,8 +490,8 @@ proptest! {
             let (world, dead) = failing_run(name, seed, failures, if faulty { bad } else { Faults::default() });
             prop_assert_eq!(world.counted().trips, 0);
             prop_assert_eq!((world.open_ops(), world.rack.open_operations()), (0, 0), "every operation is answered");
-            // A drive that a fault took away stays away until the test brings it back, and a group in which fewer
-            // than k + r are left has no place for what was lost: its blobs wait.
+            // A drive that a fault took away stays away until the test brings it back. A group with fewer than k + r
+            // remaining drives has no place for lost stacks, so its blobs wait.
             let rack = &world.rack;
             let away = |drive: &&DriveId| matches!(rack.drive_phase(**drive), engine::DrivePhase::Away(_));
             let stacks = rack.spec().code.stacks();
@@ -510,8 +510,8 @@ proptest! {
     }
 }
 
-/// Blobs that were removed once took more off what is believed to be used of a replacement than they had there, so that
-/// when it failed as well, nothing seemed to be on it.
+/// A regression: removed blobs once reduced the assumed use of a replacement drive by more than they had there, so when
+/// it failed as well, it seemed to be empty.
 #[test]
 fn what_a_replacement_holds_is_rebuilt_when_it_fails_although_older_blobs_were_removed() {
     let (world, dead) = failing_run("nas8", 3_379_894_532_754_156_451, 1, Faults::default());

@@ -1,4 +1,4 @@
-//! Scrubs beside clients: every blob once in a period, within the budget of starts, and without harm to who reads.
+//! Scrubs beside clients: every blob once per period, within the budget of starts, and without harm to readers.
 
 use super::*;
 use engine::trace::TraceMessage;
@@ -11,7 +11,7 @@ const DAYS: u32 = 60;
 const PERIOD_DAYS: u32 = 20;
 const BLOBS: u64 = 150;
 
-/// What a run of sixty days has shown.
+/// The results of a run of sixty days.
 struct Seen {
     /// By blob, the days on which it was scrubbed from its beginning.
     scrubbed: BTreeMap<BlobId, Vec<u32>>,
@@ -22,7 +22,7 @@ struct Seen {
     repaired: u64,
 }
 
-/// Clients read random blobs, so many a day, for sixty days.
+/// Clients read random blobs for sixty days, this number per day.
 fn run(period: Option<Duration>, reads_per_day: u32) -> Seen {
     let days: Rc<RefCell<BTreeMap<BlobId, Vec<u32>>>> = Rc::default();
     let repaired: Rc<RefCell<u64>> = Rc::default();
@@ -70,7 +70,7 @@ fn run(period: Option<Duration>, reads_per_day: u32) -> Seen {
 
 #[test]
 fn every_blob_is_scrubbed_once_in_a_period_beside_clients_who_hardly_notice() {
-    // Many reads, of which scrubs ride along with some; few, after which groups are woken for the rest.
+    // Many reads, some with piggybacked scrubs; few reads, after which groups are woken for the remaining scrubs.
     for (reads_per_day, own_per_period) in [(200, 0), (4, 12), (1, 12)] {
         let without = run(None, reads_per_day);
         let with = run(Some(DAY * PERIOD_DAYS), reads_per_day);
@@ -78,7 +78,7 @@ fn every_blob_is_scrubbed_once_in_a_period_beside_clients_who_hardly_notice() {
         assert_eq!(with.repaired, BLOBS.div_ceil(7), "what was bad is regenerated once");
         assert_eq!(with.scrubbed.len() as u64, BLOBS, "every blob");
         for (blob, days) in &with.scrubbed {
-            // The first period begins with an empty rack, and the last day is not over.
+            // The first period begins with an empty rack, and the last day has not ended.
             let in_period = |period: u32| days.iter().filter(|day| **day / PERIOD_DAYS == period).count();
             assert!([1, 2].into_iter().all(|period| (1..=2).contains(&in_period(period))), "{blob}: {days:?}");
         }

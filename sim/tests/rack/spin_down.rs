@@ -1,5 +1,5 @@
-//! What keeps an idle group spinning: its drives' starts of the day, the gap between two of them, and what is about to
-//! be rebuilt in it or written to it.
+//! The reasons to keep an idle group spinning: its drives' starts of the day, the gap between two of them, and imminent
+//! rebuilds in it or writes to it.
 
 use super::rebuild::{all_whole, fullest, mates, view};
 use super::*;
@@ -15,7 +15,7 @@ fn keeping(rack: &str) -> World {
     })
 }
 
-/// Has a blob read so often that its group has no starts left on this day.
+/// Reads a blob until its group has no starts left on this day.
 fn exhaust(world: &mut World, blob: BlobId) {
     world.run_until(Time::start_of_day(world.now().day() + 1));
     for read in 0..3 {

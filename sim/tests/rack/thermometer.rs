@@ -1,11 +1,11 @@
-//! The rules about hot and cold that the server obeys, in the simulator's world.
+//! The server's rules about hot and cold data, in the simulator's world.
 
 use super::*;
 use engine::thermometer::{Rule, Temperature, Thermometer};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Everything is hot, but for what is older than 2 minutes and larger than 10 KB (Serviceable cold storage).
+/// Everything is hot, except data older than 2 minutes and larger than 10 KB (Serviceable cold storage).
 fn ruled(workshop_bytes: u64) -> World {
     let mut world = world_of("nas8", 1, |policy| {
         let line = Rule { larger_than_bytes: Some(10_000), older_than: 2 * MINUTE, ..Rule::default() };
@@ -48,7 +48,7 @@ fn above_the_critical_threshold_hot_data_moves_last_and_as_little_as_it_must() {
         world.run_for(Duration::from_millis(1));
     }
     world.run_for(24 * HOUR);
-    // Half a megabyte too much, in whole packs of a megabyte: the oldest.
+    // Half a megabyte too much, in whole packs of a megabyte: the oldest versions.
     assert!(world.staging.versions().keys().copied().eq(100..850), "{} are left", world.staging.versions().len());
     assert_eq!(world.rack.hot_moved_bytes(), MB);
 }

@@ -14,15 +14,15 @@ fn as_served(wait_limit: Option<Duration>) -> impl FnOnce(&mut RackPolicy) {
     }
 }
 
-/// Blobs by their group, of the groups of class 0.
+/// Blobs by group, for the groups of class 0.
 fn blobs_of_class(world: &World) -> Vec<Vec<BlobId>> {
     let groups = world.rack.layout().classes[0].clone();
     let of = |group: GroupId| world.blobs.iter().filter(|(_, of)| *of == group).map(|(blob, _)| blob).collect();
     groups.into_iter().map(of).filter(|blobs: &Vec<_>| !blobs.is_empty()).collect()
 }
 
-/// Four readers loop over 1.5 GB objects of one group, and a client wants 16 KiB of another one of the class: its wait
-/// for the first byte (an hour, if it is longer), and the forecast.
+/// Four readers loop over 1.5 GB objects of one group, and a client wants 16 KiB of another group of the class. Returns
+/// its wait for the first byte (an hour if it is longer), and the forecast.
 fn beside_four_readers(wait_limit: Option<Duration>) -> (Duration, Forecast) {
     let mut world = world_of("nas8", 4, as_served(wait_limit));
     with_blobs(&mut world, 12, 1_500 * MB);
@@ -68,8 +68,8 @@ fn four_readers_of_one_group_do_not_starve_a_client_of_another() {
     println!("four readers: {unlimited:?} without a limit, {limited:?} with one of 2 min, forecast as {said:?}");
 }
 
-/// Clients read at random, now and then many at once, from all groups of a class: every wait for a first byte lies
-/// within the forecast at its submission. Answers with the longest wait.
+/// Clients read at random, sometimes many at the same time, from all groups of a class: every wait for a first byte is
+/// within the forecast at its submission. Returns the longest wait.
 fn forecasts_hold(
     seed: u64,
     name: &str,
@@ -86,7 +86,7 @@ fn forecasts_hold(
     let mut rng = Rng::new(seed);
     let mut said = BTreeMap::new();
     let mut longest = Duration::ZERO;
-    // The longest operation there may be is always known: one is queued or in service whenever others are.
+    // The longest possible operation is always known: one is queued or in service whenever others are.
     for _ in 0..300 {
         let hot = rng.below(groups.len() as u64) as usize;
         for _ in 0..rng.below(2) * rng.below(40) {

@@ -4,7 +4,7 @@ use serde_json::Value;
 use sim::reproduce::Reproduction;
 use sim::reproduce::judge::{Row, Verdict};
 
-/// The largest deviation of a quick form's number from the full form's, as a share; of a percentage, in points.
+/// The largest deviation of a quick form's number from the full form's, as a share; for percentages, in points.
 const NEAR: f64 = 0.1;
 const NEAR_POINTS: f64 = 4.0;
 
@@ -12,7 +12,7 @@ fn row<'a, R>(made: &'a Reproduction<R>, id: &str) -> Option<&'a Row> {
     made.rows.iter().find(|row| row.id == id)
 }
 
-/// Each of these rows is a contradiction of the text, and this is part of its arithmetic.
+/// Each of these rows is a contradiction in the text, and this is part of its arithmetic.
 pub fn contradict<R>(made: &Reproduction<R>, arithmetic: &[(&str, &str)]) {
     for (id, part) in arithmetic {
         let row = row(made, id).unwrap_or_else(|| panic!("there is no row {id}"));
@@ -21,9 +21,10 @@ pub fn contradict<R>(made: &Reproduction<R>, arithmetic: &[(&str, &str)]) {
     }
 }
 
-/// The quick form says what the full form says in the snapshot `name` of `docs/reproduced/`: the same rows, of the same
-/// kind; the same number, within a tenth, within 4 points or within three times the full form's confidence interval;
-/// the same verdict where there is no number. `but` are rows that hours or sizes decide, each with the reason.
+/// Asserts that the quick form agrees with the full form in the snapshot `name` of `docs/reproduced/`: the same rows,
+/// of the same kind; the same number, within a tenth, within 4 points or within three times the full form's confidence
+/// interval; the same verdict for rows without a number. `but` are rows that depend on hours or sizes, each with the
+/// reason.
 pub fn says_what_the_full_form_says<R>(made: &Reproduction<R>, name: &str, but: &[(&str, &str)]) {
     let path = format!("{}/../docs/reproduced/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let full: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
@@ -45,7 +46,7 @@ pub fn says_what_the_full_form_says<R>(made: &Reproduction<R>, name: &str, but: 
     assert!(apart.is_empty(), "the quick form is not what {path} says:\n{}", apart.join("\n"));
 }
 
-/// How a row of the quick form differs from the full form's, if it does.
+/// The difference between a row of the quick form and the full form's, if any.
 fn differs(quick: &Row, full: &Value) -> Option<String> {
     let (verdict, kept) = (serde_json::to_value(quick.verdict).unwrap(), &full["verdict"]);
     let is_finding = |verdict: &Value| ["met", "missed", "undecided"].iter().any(|finding| verdict == finding);
@@ -61,7 +62,7 @@ fn differs(quick: &Row, full: &Value) -> Option<String> {
     apart.then(|| format!("{}, not {}", quick.ours, full["ours"]))
 }
 
-/// Every row says something, the figures have their names and nothing from elsewhere, and the page has all of them.
+/// Every row has content, the figures have their names and no external references, and the page has all of them.
 pub fn are_complete<R>(made: &Reproduction<R>, figures: &[&str], page: &str) {
     assert!(made.rows.iter().all(|row| !row.paper.is_empty() && !row.ours.is_empty() && !row.place.is_empty()));
     assert_eq!(made.figures.len(), figures.len());

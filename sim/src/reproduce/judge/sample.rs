@@ -1,8 +1,8 @@
-//! A result over the seeds: its mean, and how sure it is.
+//! A result over the seeds: its mean and its confidence interval.
 
 use crate::point::half_width;
 
-/// A number, measured once with each seed.
+/// A number, measured once per seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     values: Vec<f64>,
@@ -14,7 +14,7 @@ impl Sample {
         Self { values: values.into_iter().collect() }
     }
 
-    /// How many there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.values.len()
     }
@@ -29,12 +29,12 @@ impl Sample {
         &self.values
     }
 
-    /// Their mean.
+    /// The mean of the values.
     pub fn mean(&self) -> f64 {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }
 
-    /// Half the width of the 95 % confidence interval of the mean; `None` for one value, and where one is not finite.
+    /// Half the width of the 95 % confidence interval of the mean; `None` for one value, or if a value is not finite.
     pub fn half_width(&self) -> Option<f64> {
         half_width(self.values.iter().copied()).filter(|half| half.is_finite())
     }
@@ -46,19 +46,19 @@ impl Sample {
     }
 }
 
-/// A number that nothing is drawn for.
+/// A number without random draws.
 impl From<f64> for Sample {
     fn from(value: f64) -> Self {
         Self { values: vec![value] }
     }
 }
 
-/// With how many of the seeds a course was followed.
+/// The number of seeds with which a trend was followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Followed {
-    /// With so many.
+    /// Seeds that followed the trend.
     pub with: usize,
-    /// Of so many.
+    /// All seeds.
     pub of: usize,
 }
 
@@ -69,7 +69,7 @@ impl FromIterator<bool> for Followed {
     }
 }
 
-/// A course that nothing is drawn for.
+/// A trend without random draws.
 impl From<bool> for Followed {
     fn from(goes: bool) -> Self {
         Self { with: usize::from(goes), of: 1 }

@@ -1,5 +1,5 @@
-//! The points at which the paper's formulas and the simulation are more than 5 % apart, and the reasons: switches,
-//! bytes moved, or costs that the formulas leave out altogether. All of it is computed from the runs.
+//! The points at which the paper's formulas and the simulation differ by more than 5 %, and the reasons: switches,
+//! bytes moved, or costs that the formulas leave out. All of it is computed from the runs.
 
 use super::runs::{Job, PAPERS, Runs, Sweep};
 use crate::repartition::paper_s;
@@ -7,7 +7,7 @@ use crate::report::{Cell, Column, ColumnOf, Table};
 use engine::repartition::formulas::Question;
 use std::time::Duration;
 
-/// The difference from which on a formula is explained.
+/// The smallest difference of a formula that is explained.
 pub const APART: f64 = 0.05;
 
 /// A job and its formula, in hours.
@@ -15,28 +15,28 @@ pub const APART: f64 = 0.05;
 pub struct Apart<'a> {
     /// The job.
     pub job: &'a Job,
-    /// The time by the paper's formula.
+    /// The time by the paper's formula, in hours.
     pub model_hours: f64,
-    /// The part of the difference due to more switches than the formula has.
+    /// The part of the difference that comes from more switches than in the formula.
     pub by_switches: f64,
-    /// The part due to more bytes read and written.
+    /// The part that comes from more bytes read and written.
     pub by_bytes: f64,
-    /// The rest: seeks, and the removal of runs that have arrived.
+    /// The rest: seeks, and the removal of delivered runs.
     pub by_rest: f64,
 }
 
 impl<'a> Apart<'a> {
-    /// By how much the formula is off, as a share of itself.
+    /// The deviation of the formula, as a share of itself.
     pub fn off(&self) -> f64 {
         self.job.point.hours / self.model_hours - 1.0
     }
 
-    /// The same of the better formula, if there is one.
+    /// The deviation of the better formula, if the job has one.
     pub fn better_off(&self) -> Option<f64> {
         better_off(self.job)
     }
 
-    /// The main reason of the difference.
+    /// The main reason for the difference.
     pub fn because(&self) -> &'static str {
         let parts = [
             (self.by_switches, ["more switches", "fewer switches"]),
@@ -68,23 +68,23 @@ impl<'a> Apart<'a> {
     }
 }
 
-/// Every job of the paper's methods, with its formula.
+/// All jobs of the paper's methods, with their formulas.
 pub fn beside(runs: &Runs) -> impl Iterator<Item = Apart<'_>> + Clone {
     let papers = |job: &&Job| PAPERS.contains(&job.what.method) && job.sweep != Sweep::Disks;
     runs.jobs.iter().filter(papers).filter_map(Apart::of)
 }
 
-/// By how much the formula that knows skew is off, as a share of itself; none for a strategy that has none.
+/// The deviation of the formula with skew, as a share of itself; `None` for a strategy without a better formula.
 pub fn better_off(job: &Job) -> Option<f64> {
     Some(job.point.hours / job.point.better_model_hours? - 1.0)
 }
 
-/// Those that are more than 5 % apart.
+/// The jobs that differ by more than 5 %.
 pub fn apart(runs: &Runs) -> Vec<Apart<'_>> {
     beside(runs).filter(|one| one.off().abs() > APART).collect()
 }
 
-/// Those as a table.
+/// The jobs that differ by more than 5 %, as a table.
 pub fn table(runs: &Runs) -> Table {
     let (words, numbers) = (Column::words, Column::numbers);
     let columns: &[ColumnOf<Apart<'_>>] = &[

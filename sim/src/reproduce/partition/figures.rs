@@ -1,12 +1,12 @@
-//! The figures of the evaluation, numbered as there: simulated on the left, by the paper's formulas on the right, both
-//! over the same hours; below them, the errors of the formulas, and the time spent switching alone.
+//! The figures of the evaluation, numbered as in the paper: simulated on the left, by the paper's formulas on the
+//! right, both over the same hours; below them the errors of the formulas, and the time spent only on switching.
 
 use super::runs::{BETTER, Job, METHODS, PAPERS, Runs, Sweep};
 use crate::repartition::{Method, Repartitioned};
 use crate::report::{Axis, Figure, Panel, Scale, Series, range};
 use crate::reproduce::evaluation::NamedFigure;
 
-/// The names of the files of all figures.
+/// The file names of all figures.
 pub const FIGURES: [&str; 5] = [
     "figure-4-data-size.svg",
     "figure-5-buffer.svg",
@@ -59,7 +59,7 @@ fn simulated(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, y: &Axis) -> Pane
     Panel::new(title, x.clone(), y.clone(), series)
 }
 
-/// `scale` is that of the hours.
+/// `scale` makes the axis of the hours.
 fn even(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, scale: fn(&'static str) -> Axis) -> Figure {
     let y = scale("time (h)");
     let model = |method| curve(runs, sweep, method, |point| point.model_hours.unwrap_or(f64::NAN));
@@ -72,7 +72,7 @@ fn even(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, scale: fn(&'static str
     Figure::new(title, 2, vec![simulated, by_model, off(runs, sweep, x), switching])
 }
 
-/// Gives panels the range of all their values.
+/// Gives all panels the range of their combined values.
 fn over_the_same(panels: &mut [Panel]) {
     let values = panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.marks).map(|mark| mark.y);
     let (least, most) = range(values.filter(|value| value.is_finite()));
@@ -82,7 +82,7 @@ fn over_the_same(panels: &mut [Panel]) {
     }
 }
 
-/// The errors of the paper's formulas and of the better ones.
+/// The errors of the paper's formulas and of the better formulas.
 fn off(runs: &Runs, sweep: Sweep, x: &Axis) -> Panel {
     let over = |point: &Repartitioned, model: Option<f64>| (point.hours / model.unwrap_or(f64::NAN) - 1.0) * 100.0;
     let papers = PAPERS.map(|method| curve(runs, sweep, method, |point| over(point, point.model_hours)));

@@ -1,6 +1,6 @@
 //! The claims of the text of BuffPack and OffPack, in numbers and words, each with its place. Nothing here was read off
-//! a figure. "Derived" is arithmetic on the text's own formulas and its Table III, which the place spells out. A claim
-//! that could not miss, or that is not the paper's, says so and why; all others are findings.
+//! a figure. "Derived" means arithmetic on the text's own formulas and its Table III; the place gives the arithmetic. A
+//! claim that could not miss, or that is not in the paper, has a basis that states why; all others are findings.
 
 use crate::reproduce::judge::Basis::{Constructed, Unjudged};
 use crate::reproduce::judge::Says::{AtMost, Course, Number};
@@ -68,10 +68,10 @@ claims! {
         Unjudged("a second reading of the row above, which is missed: the text names no s");
     OUTPUT_OFFPACK: "OffPack with skewed output", "V-F, figure 8", Course("degrades"), Hours;
 
-    // Against disks that need no switch.
+    // Compared with disks that need no switch.
     DISKS: "both over an HDD cluster without switches", "VI", Course("comparable"), Times;
 
-    // Where the text contradicts itself.
+    // Contradictions in the text.
     AGAINST_GAIN: "data partitioning is accelerated by", "abstract", Number(3.5), Times;
     AGAINST_ORDERS: "both are faster than the baseline by", "I", Course("orders of magnitude"), Times;
     AGAINST_DAYS: "100 TB on 12 groups at 1 GB/s, our strategies", "I", Course("two days"), Hours;

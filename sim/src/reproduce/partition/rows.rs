@@ -1,4 +1,4 @@
-//! The rows: each claim of the text beside the results of the runs.
+//! The rows: each claim of the text with the results of the runs.
 
 use super::apart::{Apart, beside, better_off};
 use super::paper;
@@ -33,7 +33,7 @@ fn hours(job: &Job) -> f64 {
     job.point.hours
 }
 
-/// The fastest of the paper's three at a value.
+/// The fastest of the paper's three methods at a value.
 fn fastest(runs: &Runs, sweep: Sweep, x: f64, of: impl Fn(&Repartitioned) -> f64) -> Method {
     let time = |method: &Method| of(&runs.at(sweep, *method, x).point);
     PAPERS.into_iter().min_by(|a, b| time(a).total_cmp(&time(b))).unwrap_or(Baseline)
@@ -67,7 +67,7 @@ fn data(runs: &Runs) -> Vec<Row> {
     ]
 }
 
-/// The buffer at which BuffPack becomes faster than `other`, in GB: along a straight line between the values around it.
+/// The buffer size at which BuffPack becomes faster than `other`, in GB, by linear interpolation between two values.
 fn crossing(runs: &Runs, other: Method) -> Option<f64> {
     let gap = |x: f64| hours(runs.at(Sweep::Memory, Buffpack, x)) - hours(runs.at(Sweep::Memory, other, x));
     let values = runs.values(Sweep::Memory);
@@ -82,7 +82,7 @@ fn buffer(runs: &Runs) -> Vec<Row> {
     let inverse = PAPERS.iter().all(|method| times_memory(*method) <= LEVEL);
     let at = |method, x| hours(runs.at(Sweep::Memory, method, x));
     let values = runs.values(Sweep::Memory);
-    // At the crossing itself neither is faster.
+    // At the crossing itself neither method is faster.
     let (small, large): (Vec<f64>, Vec<f64>) =
         values.iter().filter(|x| (*x - CROSSING_GB).abs() > 1.0).partition(|x| **x < CROSSING_GB);
     let wins = |x: &f64| fastest(runs, Sweep::Memory, *x, |point| point.hours) == Offpack;
@@ -197,13 +197,13 @@ fn skew(runs: &Runs) -> Vec<Row> {
     ]
 }
 
-/// By how much a method takes longer with output skewed by `x` than with even output, as a share; by the simulation or
-/// by a formula.
+/// The extra time of a method with output skewed by `x` over its time with even output, as a share; by the simulation
+/// or by a formula.
 fn longer(runs: &Runs, method: Method, x: f64, of: impl Fn(&Job) -> f64) -> f64 {
     of(runs.at(Sweep::OutputSkew, method, x)) / of(runs.at(Sweep::OutputSkew, method, 0.0)) - 1.0
 }
 
-/// The skews of output above 0, up to `most`.
+/// The output skews above 0, up to `most`.
 fn output_skews(runs: &Runs, most: f64) -> Vec<f64> {
     runs.values(Sweep::OutputSkew).into_iter().filter(|x| *x > 0.0 && *x <= most).collect()
 }
@@ -288,7 +288,7 @@ fn days(hours: f64) -> String {
     format!("{:.1} days", hours / 24.0)
 }
 
-/// The errors of the formulas over all points of all figures, and of the better ones.
+/// The errors of the paper's formulas over all points of all figures, and those of the better formulas.
 fn errors(runs: &Runs) -> Vec<Row> {
     let papers: Vec<(&Job, f64)> = beside(runs).map(|one: Apart<'_>| (one.job, one.off())).collect();
     let figures = runs.jobs.iter().filter(|job| job.sweep != Sweep::Disks);
@@ -312,7 +312,7 @@ fn errors_shown(methods: [Method; 3], off: &[(&Job, f64)]) -> String {
     format!("at most and on average {}", each.join(", "))
 }
 
-/// FillPack against what the paper says of OffPack, and against OffPack itself.
+/// FillPack compared with the paper's claims about OffPack, and with OffPack itself.
 fn fillpack(runs: &Runs) -> Vec<Row> {
     let default = runs.default(Fillpack);
     let values = runs.values(Sweep::Groups);
@@ -347,7 +347,7 @@ fn fillpack(runs: &Runs) -> Vec<Row> {
     ]
 }
 
-/// Results beyond the paper, which have no verdict.
+/// Results beyond the paper, without a verdict.
 fn ours(runs: &Runs) -> Vec<Row> {
     let at = |method| hours(runs.at(Sweep::Memory, method, CROSSING_GB));
     let better = at(Buffpack).min(at(Offpack));

@@ -7,7 +7,7 @@ use model::SpecError;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// A parameter that is varied.
+/// A varied parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
     /// S_D in TB (figure 4).
@@ -27,15 +27,15 @@ pub enum Sweep {
 }
 
 impl Sweep {
-    /// Those of figures 4 to 7, in which nothing is skewed.
+    /// The sweeps of figures 4 to 7, without skew.
     pub const EVEN: [Self; 4] = [Self::Data, Self::Memory, Self::Groups, Self::Switch];
 
-    /// True for those of figures 4 to 7.
+    /// True for the sweeps of figures 4 to 7.
     pub fn is_even(self) -> bool {
         Self::EVEN.contains(&self)
     }
 
-    /// The parameter in words.
+    /// The name of the parameter.
     pub fn words(self) -> &'static str {
         match self {
             Self::Data => "data (TB)",
@@ -49,10 +49,10 @@ impl Sweep {
     }
 }
 
-/// A job that was simulated.
+/// A simulated job.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The parameter that was varied.
+    /// The varied parameter.
     pub sweep: Sweep,
     /// Its value.
     pub x: f64,
@@ -69,15 +69,15 @@ impl Job {
     }
 }
 
-/// The paper's three, and our two.
+/// The paper's three methods, and our two.
 pub const METHODS: [Method; 5] =
     [Method::Baseline, Method::Buffpack, Method::Offpack, Method::Fillpack, Method::Tourpack];
-/// The paper's three.
+/// The paper's three methods.
 pub const PAPERS: [Method; 3] = [Method::Baseline, Method::Buffpack, Method::Offpack];
-/// Those with a better formula than the paper's.
+/// The methods with a better formula than the paper's.
 pub const BETTER: [Method; 3] = [Method::Baseline, Method::Buffpack, Method::Fillpack];
 
-/// The buffer at which BuffPack and OffPack take the same time, in GB, by formulas (6) and (7).
+/// The buffer size at which BuffPack and OffPack take the same time, in GB, by formulas (6) and (7).
 pub const CROSSING_GB: f64 = 24.5;
 
 /// All runs.
@@ -85,14 +85,14 @@ pub const CROSSING_GB: f64 = 24.5;
 pub struct Runs {
     /// True for the quick form.
     pub quick: bool,
-    /// Every job.
+    /// All jobs.
     pub jobs: Vec<Job>,
 }
 
 impl Runs {
-    /// Simulates the evaluation on so many threads; calls `done` with the number of jobs done, and of all. A job that
-    /// several sweeps have, such as that of the defaults, is simulated once. The quick form has fewer values, and 10 TB
-    /// instead of 100 wherever something else than the data is varied.
+    /// Simulates the evaluation on this number of threads; calls `done` with the number of finished jobs and of all
+    /// jobs. A job that belongs to several sweeps, like that of the defaults, is simulated once. The quick form has
+    /// fewer values, and 10 TB instead of 100 in all sweeps except those of the data.
     ///
     /// # Errors
     /// [`RepartitionError`].
@@ -115,17 +115,17 @@ impl Runs {
         Ok(Self { quick, jobs: asked.into_iter().zip(numbers).map(job).collect() })
     }
 
-    /// The jobs of a sweep by one method, in their order.
+    /// The jobs of a sweep by one method, in order.
     pub fn of(&self, sweep: Sweep, method: Method) -> impl Iterator<Item = &Job> + Clone {
         self.jobs.iter().filter(move |job| job.sweep == sweep && job.what.method == method)
     }
 
-    /// The values of a sweep, in their order.
+    /// The values of a sweep, in order.
     pub fn values(&self, sweep: Sweep) -> Vec<f64> {
         self.of(sweep, Method::Baseline).map(|job| job.x).collect()
     }
 
-    /// The job of a value that every form has.
+    /// The job at a value that both forms have.
     pub fn at(&self, sweep: Sweep, method: Method, x: f64) -> &Job {
         let found = self.of(sweep, method).find(|job| (job.x - x).abs() < 1e-9);
         let Some(job) = found else { panic!("{method:?} was not simulated at {x} {}", sweep.words()) };
@@ -137,7 +137,7 @@ impl Runs {
         self.at(Sweep::Data, method, 100.0)
     }
 
-    /// The time for the same data without switches, in hours.
+    /// The time for the same data on disks without switches, in hours.
     pub fn disks_hours(&self, what: &Repartition) -> f64 {
         let same = |job: &&Job| job.sweep == Sweep::Disks && job.what.data_bytes == what.data_bytes;
         self.jobs.iter().find(same).map_or(f64::NAN, |job| job.point.hours)

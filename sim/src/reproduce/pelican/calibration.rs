@@ -1,40 +1,41 @@
-//! Calibrations: the ways of setting what the text leaves open, each of which can be held against every row.
+//! Calibrations: possible settings for the gaps in the text; each can be compared with every row.
 //!
-//! The text has two regimes of mounts and names neither their distributions nor what makes the load heavy; it does not
-//! say what u counts, how long the rebuild's turns are, or how many requests FP's queues hold. [`SHIPPED`] is what
-//! `racks/pelican.toml` and the other rows go by; each of [`OTHERS`] changes one thing and is calibrated anew by the
-//! two numbers that calibration may use: the mean first byte of an idle rack, and the rejects at 5 requests a second
-//! without a network limit.
+//! The text has two regimes of mounts, but states neither their distributions nor the condition for heavy load. It also
+//! does not state what u counts, how long the rebuild's turns are, or how many requests FP's queues hold. [`SHIPPED`]
+//! is the calibration of `racks/pelican.toml` and of the other rows. Each of [`OTHERS`] changes one thing and is
+//! calibrated again with the two numbers that calibration may use: the mean first byte of an idle rack, and the rejects
+//! at 5 requests per second without a network limit.
 //!
-//! Invariant: no third number of the text is used.
+//! Invariant: calibration uses no third number of the text.
 
 use crate::report::{Cell, Column, Table};
 use crate::reproduce::judge::{self, Row, Verdict};
 use model::{DriveProfile, HeavyLoad, Stragglers};
 use std::time::Duration;
 
-/// A way of setting what the text leaves open.
+/// Settings for the gaps in the text.
 #[derive(Clone, Debug)]
 pub struct Calibration {
     /// Its name.
     pub name: &'static str,
     /// The change, in words.
     pub what: &'static str,
-    /// When mounts are slow.
+    /// The condition for slow mounts.
     pub heavy_load: HeavyLoad,
-    /// The shortest and longest mount under heavy load, and how many draws are averaged; as described if `None`.
+    /// The shortest and longest mount under heavy load, and the number of averaged draws; `None` is the rack's
+    /// description.
     pub mount_busy_ms: Option<(u64, u64, u8)>,
-    /// Of a thousand mounts under heavy load so many take longer than the longest, up to so many milliseconds.
+    /// Stragglers under heavy load: their share of mounts in thousandths, and their maximum time in milliseconds.
     pub stragglers: Option<(u16, u64)>,
-    /// The bytes that u counts, in thousandths of payload.
+    /// The bytes that u counts, in thousandths of the payload.
     pub u_permille: u64,
-    /// The turns of rebuild and clients, in seconds.
+    /// The length of a turn of rebuild and clients, in seconds.
     pub quantum_s: u64,
-    /// The requests a queue of FP holds.
+    /// The capacity of a queue of FP, in requests.
     pub fp_depth: u32,
 }
 
-/// The calibration that is shipped.
+/// The shipped calibration.
 pub static SHIPPED: Calibration = BASE;
 
 const BASE: Calibration = Calibration {
@@ -48,13 +49,13 @@ const BASE: Calibration = Calibration {
     fp_depth: 1_000,
 };
 
-/// Half of what the queues of the rack hold.
+/// Half of the capacity of the rack's queues.
 const HALF_FULL: HeavyLoad = HeavyLoad::QueueFill(500);
 
-/// Mounts as on an idle server, of which 5 % are late.
+/// Mounts as on an idle server; 5 % are late.
 const MOSTLY_IDLE_MS: Option<(u64, u64, u8)> = Some((1_100, 1_700, 4));
 
-/// The calibrations it is compared with.
+/// The calibrations to compare with the shipped one.
 pub static OTHERS: [Calibration; 9] = [
     Calibration {
         name: "mixture",
@@ -99,12 +100,12 @@ pub static OTHERS: [Calibration; 9] = [
 ];
 
 impl Calibration {
-    /// The bytes of payload that a limit of so many bytes allows.
+    /// The payload bytes that a limit of this number of bytes allows.
     pub fn u_bytes(&self, limit: u64) -> u64 {
         limit / 1_000 * self.u_permille
     }
 
-    /// The text's u of a limit in bytes of payload, the inverse of [`Self::u_bytes`] for whole megabytes.
+    /// The text's u for a limit in payload bytes, the inverse of [`Self::u_bytes`] for whole megabytes.
     pub fn u_of(&self, payload_bytes: u64) -> u64 {
         payload_bytes / self.u_permille * 1_000
     }
@@ -124,7 +125,7 @@ impl Calibration {
 /// Rows by calibration.
 pub type ByCalibration = Vec<(&'static Calibration, Vec<Row>)>;
 
-/// The rows that some calibration changes, with each one's value, and the counts of verdicts.
+/// The rows that any calibration changes, with their values, and the counts of verdicts.
 pub fn compared(made: &ByCalibration) -> Table {
     let words = Column::words;
     let mut table = Table::new(vec![words("row of the text", "row"), words("paper", "paper")]);

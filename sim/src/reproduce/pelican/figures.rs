@@ -1,4 +1,4 @@
-//! The figures of Pelican's evaluation, numbered as there.
+//! The figures of Pelican's evaluation, numbered as in the paper.
 
 use super::runs::{FilledRack, GB, Runs, SEEDS, Series as Of, gbit, rate};
 use crate::report::{Axis, Figure, Mark, Panel, Series, Style};
@@ -6,7 +6,7 @@ use crate::reproduce::evaluation::NamedFigure;
 use crate::reproduce::judge::Sample;
 use crate::{Point, SeededPoint};
 
-/// The names of the files of all figures; a quick form lacks the last one.
+/// The file names of all figures; the quick form lacks the last figure.
 pub const FIGURES: [&str; 8] = [
     "figure-4-bursts.svg",
     "figure-5-6-by-rate.svg",
@@ -18,7 +18,7 @@ pub const FIGURES: [&str; 8] = [
     "reading-k-or-all.svg",
 ];
 
-/// The sweeps by rate, with their names in legends.
+/// The sweeps by rate, with their legend names.
 const BY_RATE: [(Of, &str); 5] = [
     (Of::Pelican, "Pelican, 40 Gb/s"),
     (Of::PelicanUnbounded, "Pelican, unbounded"),
@@ -27,7 +27,7 @@ const BY_RATE: [(Of, &str); 5] = [
     (Of::Random, "random layout"),
 ];
 
-/// Points at which the text has a number in words.
+/// Points with a number in the text's words.
 const IN_WORDS: &str = "number in the text";
 
 /// All figures.
@@ -40,7 +40,7 @@ pub fn figures(runs: &Runs) -> Vec<NamedFigure> {
 
 fn rate_axis(from: f64, to: f64) -> Axis {
     let ticks = [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0];
-    // In a wide sweep, powers of two; in a narrow one, what was simulated.
+    // Powers of two in a wide sweep; all simulated rates in a narrow one.
     let doubling = |tick: &f64| (tick.log2() - tick.log2().round()).abs() < 1e-9 || to / from < 16.0;
     let ticks: Vec<f64> = ticks.into_iter().filter(|tick| (from..=to).contains(tick)).filter(doubling).collect();
     Axis::log("requests a second").ticks(ticks)
@@ -53,7 +53,7 @@ fn mark(x: f64, point: &SeededPoint, y: impl Fn(&Point) -> f64) -> Mark {
     Mark { x, y: over.mean(), spread, unsettled: point.all.settled == Some(false) }
 }
 
-/// A line through the points of a series, by `x`.
+/// A line through the points of a series, ordered by `x`.
 fn line(runs: &Runs, of: Of, name: &str, x: impl Fn(&Point) -> f64, y: impl Fn(&Point) -> f64) -> Series {
     let points = runs.points.iter().filter(|(series, _)| *series == of);
     let mut marks: Vec<Mark> = points.map(|(_, point)| mark(x(&point.all), point, &y)).collect();
@@ -91,7 +91,7 @@ fn reject_percent(point: &Point) -> f64 {
     point.reject_rate * 100.0
 }
 
-/// The rates of most panels.
+/// The range of rates of most panels.
 const WIDE: (f64, f64) = (0.0625, 8.0);
 
 /// A panel of the sweeps by rate.
@@ -99,7 +99,7 @@ struct ByRate<'a> {
     title: &'a str,
     y: Axis,
     curves: &'a [(Of, &'a str)],
-    /// The lowest and the highest rate.
+    /// The lowest and highest rates.
     rates: (f64, f64),
     of: fn(&Point) -> f64,
     in_words: &'a [(f64, f64)],
@@ -113,13 +113,13 @@ impl ByRate<'_> {
     }
 }
 
-/// Where queues fill.
+/// The range of rates at which queues fill.
 const FILLING: (f64, f64) = (3.0, 8.0);
 
 fn by_rate(runs: &Runs) -> Figure {
     let [pelican, unbounded, fp, fp_unbounded, random] = BY_RATE;
     let all = [pelican, unbounded, fp, fp_unbounded];
-    // Each between those that it is compared with; the random layout would dwarf others' times.
+    // Each system is next to those to compare it with; the random layout would dwarf the times of the others.
     let sent = [pelican, fp, unbounded, random];
     let beyond = [fp_unbounded, unbounded];
     let refusing = [pelican, unbounded, fp, fp_unbounded];
@@ -185,7 +185,7 @@ fn rebuild(runs: &Runs) -> Figure {
     };
     let hours = |point: &Point| Some(point.rebuild?.rebuild_s? / 3_600.0);
     let mut took = vec![curve(Of::Rebuild, "rebuild, w = 50 %, turns of 60 s", &hours)];
-    // The quick form rebuilds a twentieth of what the text does, and in short turns only.
+    // The quick form rebuilds a twentieth of the text's data, and only in short turns.
     if !runs.quick {
         took.extend([curve(Of::RebuildInLongTurns, "turns of 300 s", &hours), in_words([(8.0, 24.0)])]);
     }
@@ -211,7 +211,7 @@ fn by_u(runs: &Runs) -> Figure {
     let panel = |title: &str, y: Axis, of: fn(&Point) -> f64, words: &[(f64, f64)]| {
         let limit = |point: &Point| (point.parameters.overtake_limit / GB) as f64;
         let mut by_limit = line(runs, Of::ByU, "Pelican, 40 Gb/s", limit, of);
-        // FIFO, u = 0, would dwarf the others.
+        // FIFO, u = 0, would dwarf the other points.
         by_limit.marks.retain(|mark| mark.x > 0.0);
         let words = (!words.is_empty()).then(|| in_words(words.iter().copied()));
         let x = Axis::linear("u (GB)").ticks([50.0, 200.0, 350.0, 500.0, 600.0, 750.0, 1_000.0]);
@@ -269,7 +269,7 @@ fn power(runs: &Runs) -> Figure {
     Figure::new("Figure 9(b): power of all drives", 2, panels)
 }
 
-/// Values of a distribution that are drawn.
+/// The number of plotted values of a distribution.
 const STEPS: usize = 200;
 
 fn utilisation(runs: &Runs) -> Figure {
@@ -287,7 +287,7 @@ fn utilisation(runs: &Runs) -> Figure {
         Panel::new(title, x, Axis::linear("share of drives").range(0.0, 1.0), series)
     };
     let draws = |rack: &FilledRack| rack.capacities.map_or(0, |capacities| capacities.draws);
-    // Those of other seeds lie on top of these.
+    // The curves of other seeds would cover these.
     let first = |vary, random| runs.all().filled(vary, random).filter(|rack| rack.seed == SEEDS[0]);
     let two = |rack: &&FilledRack| draws(rack) == 2;
     let rules = first(true, false).filter(two).map(|rack| ("most spare, drives vary".to_owned(), rack));

@@ -1,7 +1,7 @@
 //! The claims of the text of Pelican's evaluation, in numbers and words, each with its place. Nothing here was read off
-//! a figure. "Derived" is arithmetic on the text's own numbers, which the place spells out. Words such as "modest" have
-//! bounds of ours, which the subject spells out. A claim that could not miss, or that follows from what was calibrated,
-//! says so and why; all others are findings.
+//! a figure. "Derived" means arithmetic on the text's own numbers; the place gives the arithmetic. Words like "modest"
+//! have bounds of ours, which the subject states. A claim that could not miss, or that follows from calibrated numbers,
+//! has a basis that states why; all others are findings.
 
 use crate::reproduce::judge::Basis::{Calibrated, Constructed, Unjudged};
 use crate::reproduce::judge::Says::{AtLeast, AtMost, Between, Course, Number};
@@ -132,7 +132,7 @@ claims! {
     FILL_CLIPPED: "drives that vary, over all of them clipped to 4.2 TB", "5, figure 9(c)", Number(107.7), Percent,
         Constructed("4.55 over 4.2 TB were put in, and 98 % full is near enough");
 
-    // Where the text contradicts itself.
+    // Contradictions in the text.
     AGAINST_WITHIN: "(a) 35 % of rejects, or within 20 % of FP", "5, figures 5(a) and 6", Course("both"), Gbit;
     AGAINST_DATA: "(a) 35 % of rejects, or 99 TB a drive and year", "5, figures 6 and 9(a)", Course("both"), Gbit;
     AGAINST_NEVER: "FP, unbounded: 106 Gb/s, and never a reject", "5, figures 5(a) and 6", Course("both"), Percent;

@@ -1,4 +1,4 @@
-//! The rows: each claim of the text beside the results of the runs.
+//! The rows: each claim of the text with the results of the runs.
 
 use super::paper;
 use super::runs::Series::{self, Burst, ByU, Fp, FpUnbounded, Pelican, PelicanUnbounded, Random, Rebuild};
@@ -15,7 +15,7 @@ pub fn rows(runs: &Runs) -> Vec<Row> {
     parts.iter().flat_map(|part| part(runs)).chain(contradictions(runs)).collect()
 }
 
-/// The number of a claim that says one.
+/// The number of a claim that has one.
 fn number(claim: &Claim) -> f64 {
     match claim.says {
         Says::Number(number) | Says::AtMost(number) | Says::AtLeast(number) | Says::Between(number, _) => number,
@@ -40,7 +40,7 @@ fn peak<'a>(points: impl Iterator<Item = &'a Point>, of: fn(&Point) -> f64) -> f
     points.max_by(|a, b| of(a).total_cmp(&of(b))).map_or(0.0, rate)
 }
 
-/// True if a value falls from each point to the next, and the share by which it rises most.
+/// True if a value falls from each point to the next, with the share of its largest rise.
 fn falls<'a>(points: impl Iterator<Item = &'a Point> + Clone, of: fn(&Point) -> f64) -> (bool, f64) {
     let steps = points.clone().zip(points.skip(1)).map(|(one, next)| of(next) / of(one) - 1.0);
     let worst = most(steps);
@@ -75,7 +75,7 @@ fn method<'a>(runs: &'a Runs) -> Vec<Row> {
     ]
 }
 
-/// A point that had not settled, for readers.
+/// A text about a point that had not settled.
 fn shown_unsettled(series: Series, point: &Point) -> String {
     let after = point.steady_after_s.map_or("not".to_owned(), |s| format!("after {} h", short(s / 3_600.0)));
     let u = point.parameters.overtake_limit / GB;
@@ -192,7 +192,7 @@ fn first_byte<'a>(runs: &'a Runs) -> Vec<Row> {
     ]
 }
 
-/// TTFB while a drive is rebuilt over that without a failure, at each rate: in its class, elsewhere.
+/// The ratio of the mean TTFB during a rebuild to that without a failure, at each rate: in the class, and elsewhere.
 fn slowed(view: View<'_>) -> impl Iterator<Item = (f64, [f64; 2])> + Clone {
     view.of(Rebuild).filter_map(move |point| {
         let (rebuild, plain) = (point.rebuild?, mean_ttfb(view.at(Pelican, rate(point))));
@@ -206,7 +206,7 @@ fn rebuild_hours(point: &Point) -> f64 {
 }
 
 fn rebuild<'a>(runs: &'a Runs) -> Vec<Row> {
-    // A quick form rebuilds a twentieth: its time is scaled, so that the row means the same.
+    // The quick form rebuilds a twentieth: its time is scaled, so the row has the same meaning.
     let scale = if runs.quick { 20.0 } else { 1.0 };
     let took = |view: View<'a>| view.of(Rebuild).map(move |point| rebuild_hours(point) * scale).collect::<Vec<f64>>();
     let longest = |view: View<'a>| most(took(view).into_iter());
@@ -221,7 +221,7 @@ fn rebuild<'a>(runs: &'a Runs) -> Vec<Row> {
     let turns =
         format!("priorities take turns of 60 s, of which a switch is a fifth; with turns of 300 s {long_h:.1} h");
     let note = if runs.quick { "a twentieth of the drive, times 20" } else { &turns };
-    // 4.28 TB at the drive's rate, half of the class's time.
+    // 4.28 TB at the drive's rate, with half of the class's time.
     let arithmetic_h = 4.28e12 / runs.rack.profile.bytes_per_s as f64 / 0.5 / 3_600.0;
     let time = [
         paper::REBUILD_TIME.judge(runs.sample(longest)).noted(note),
@@ -305,7 +305,7 @@ fn wear<'a>(runs: &'a Runs) -> Vec<Row> {
     ]
 }
 
-/// All drives of a rack asleep but 96 (or whatever is one group of each class), in kW, those drawing `each_mw`.
+/// The power of a rack in kW if one group of each class (96 drives) draws `each_mw` per drive and all others sleep.
 fn with_active(runs: &Runs, each_mw: u32) -> f64 {
     let active = f64::from(runs.rack.group_drives) * runs.classes as f64;
     let watts = runs.rack.profile.watts;

@@ -25,13 +25,13 @@ pub enum Series {
     FpUnbounded,
     /// The random layout, by rate.
     Random,
-    /// Pelican at 5 requests a second, by u.
+    /// Pelican at 5 requests per second, by u.
     ByU,
-    /// Pelican that reads k stacks instead of k + r, by rate.
+    /// Pelican with reads of k stacks instead of k + r, by rate.
     ReadK,
     /// The prototype, by burst.
     Burst,
-    /// Pelican, 40 Gb/s, while a drive is rebuilt, by rate.
+    /// Pelican, 40 Gb/s, during a rebuild, by rate.
     Rebuild,
     /// The same, with turns of 300 s instead of 60 s for each class of work.
     RebuildInLongTurns,
@@ -40,16 +40,16 @@ pub enum Series {
 /// A GB of the text in bytes.
 pub const GB: u64 = 1_000_000_000;
 
-/// A rack that was filled.
+/// A filled rack.
 #[derive(Clone, Debug, Serialize)]
 pub struct FilledRack {
-    /// The distribution of the sizes of its drives; `None` if they are equal.
+    /// The distribution of its drives' sizes; `None` for equal drives.
     pub capacities: Option<Capacities>,
     /// True if the drives of a group are chosen at random.
     pub random: bool,
     /// The seed of its sizes, its blobs and its choices.
     pub seed: u64,
-    /// The bytes used, over the capacity of a rack whose drives are all clipped to 4.2 TB.
+    /// The used bytes, as a multiple of the capacity of a rack with all drives clipped to 4.2 TB.
     pub over_clipped: f64,
     /// The result.
     pub filled: Filled,
@@ -60,27 +60,27 @@ pub struct FilledRack {
 pub struct Runs {
     /// The rack.
     pub rack: RackSpec,
-    /// Its classes.
+    /// The number of its classes.
     pub classes: usize,
     /// True for the quick form.
     pub quick: bool,
-    /// How many of [`SEEDS`].
+    /// The number of seeds used, the first ones of [`SEEDS`].
     seeds: usize,
-    /// How the text's gaps were filled.
+    /// The settings for the gaps in the text.
     calibration: &'static Calibration,
-    /// Every point, and its series.
+    /// All points, with their series.
     pub points: Vec<(Series, SeededPoint)>,
-    /// Racks that were filled.
+    /// The filled racks.
     pub fills: Vec<FilledRack>,
 }
 
 impl Runs {
-    /// Simulates the evaluation of `rack`, which is Pelican's, on so many threads; calls `done` with the number of runs
-    /// done, and of all.
+    /// Simulates the evaluation of `rack`, which is Pelican's, on this number of threads; calls `done` with the number
+    /// of finished runs and of all runs.
     ///
-    /// The full form measures 24 hours after 6 of warm-up (24 near what can be served) at every rate, with the seeds of
-    /// [`SEEDS`] wherever a row is judged. The quick form measures 6 hours after 3, with one seed at some rates; drives
-    /// have a twentieth of their size where racks are filled, as has the failed drive.
+    /// The full form measures 24 hours after a warm-up of 6 hours (24 near the capacity) at every rate, with the seeds
+    /// of [`SEEDS`] for all rows that are judged. The quick form measures 6 hours after 3, with one seed at some of the
+    /// rates; the drives of filled racks and the failed drive have a twentieth of their size.
     ///
     /// # Errors
     /// [`ExperimentError`].
@@ -94,7 +94,7 @@ impl Runs {
         Self::of(rack, form, threads, done)
     }
 
-    /// The same in any form.
+    /// The same for any form.
     ///
     /// # Errors
     /// [`ExperimentError`].
@@ -128,12 +128,12 @@ impl Runs {
         self.calibration.u_bytes(gigabytes * GB)
     }
 
-    /// The text's u, in gigabytes, of a limit in bytes of payload.
+    /// The text's u, in gigabytes, for a limit in payload bytes.
     pub fn u_gigabytes(&self, limit: u64) -> f64 {
         self.calibration.u_of(limit) as f64 / GB as f64
     }
 
-    /// All seeds taken together.
+    /// All seeds together.
     pub fn all(&self) -> View<'_> {
         View { runs: self, seed: None }
     }
@@ -143,7 +143,7 @@ impl Runs {
         (0..self.seeds).map(|seed| View { runs: self, seed: Some(seed) })
     }
 
-    /// A number that no finding rests on, of all seeds that there are taken together.
+    /// A number for no finding, from all available seeds together.
     pub fn once<'a>(&'a self, of: impl Fn(View<'a>) -> f64) -> Sample {
         Sample::from(of(self.all()))
     }
@@ -153,30 +153,30 @@ impl Runs {
         Sample::of(self.each().map(of))
     }
 
-    /// How many seeds follow a course.
+    /// The number of seeds that follow a trend.
     pub fn followed<'a>(&'a self, goes: impl Fn(View<'a>) -> bool) -> Followed {
         self.each().map(goes).collect()
     }
 }
 
-/// The seeds of all that is judged.
+/// The seeds of all judged rows.
 pub const SEEDS: [u64; 3] = [1, 2, 3];
 
 /// An extent of the evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct Form<'a> {
-    /// Whether it is the quick one.
+    /// True for the quick form.
     pub quick: bool,
-    /// How many of [`SEEDS`].
+    /// The number of seeds, the first ones of [`SEEDS`].
     pub seeds: usize,
-    /// How the text's gaps are filled.
+    /// The settings for the gaps in the text.
     pub calibration: &'static Calibration,
-    /// Runs of the same extent, from which those are taken that a calibration does not touch.
+    /// Runs of the same extent; the series that a calibration does not affect are copied from them.
     pub like: Option<&'a Runs>,
 }
 
 impl Form<'_> {
-    /// True for a series that is known from the runs that this is like: in racks that never switch, nothing mounts.
+    /// True for a series that can be copied from `like`: racks that never switch do not mount.
     fn has_already(self, series: Series) -> bool {
         self.like.is_some_and(|like| match series {
             Series::Random => true,
@@ -190,7 +190,7 @@ impl Form<'_> {
     }
 }
 
-/// The runs as one seed has them, or all taken together.
+/// The runs of one seed, or those of all seeds together.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// The runs.
@@ -210,21 +210,21 @@ impl<'a> View<'a> {
         self.seed.and_then(|seed| point.each.get(seed)).unwrap_or(&point.all)
     }
 
-    /// The point of a series at a rate that every extent has.
+    /// The point of a series at a rate that every form has.
     pub fn at(self, series: Series, reads_per_s: f64) -> &'a Point {
         let found = self.of(series).find(|point| (rate(point) - reads_per_s).abs() < 1e-6);
         let Some(point) = found else { panic!("{series:?} was not simulated at {reads_per_s} requests a second") };
         point
     }
 
-    /// The point of a u that every extent has.
+    /// The point of a u that every form has.
     pub fn at_u(self, gigabytes: u64) -> &'a Point {
         let found = self.of(Series::ByU).find(|point| point.parameters.overtake_limit == self.runs.u_bytes(gigabytes));
         let Some(point) = found else { panic!("u = {gigabytes} GB was not simulated") };
         point
     }
 
-    /// Racks that were filled with drives that vary or not, chosen at random or not.
+    /// The racks filled with drives that vary or not, chosen at random or not.
     pub fn filled(self, vary: bool, random: bool) -> impl Iterator<Item = &'a FilledRack> {
         let seed = self.seed.and_then(|index| SEEDS.get(index).copied());
         let alike = move |rack: &&FilledRack| rack.capacities.is_some() == vary && rack.random == random;
@@ -232,20 +232,21 @@ impl<'a> View<'a> {
     }
 }
 
-/// Requests a second of a point.
+/// The requests per second of a point.
 pub fn rate(point: &Point) -> f64 {
     point.parameters.reads_per_s.unwrap_or(0.0)
 }
 
-/// Its throughput in Gb/s.
+/// The throughput of a point in Gb/s.
 pub fn gbit(point: &Point) -> f64 {
     point.throughput_bytes_per_s * 8e-9
 }
 
-/// `rack` as the cross-validation had it: beside two drives that spin in a tray, one that spins up at a time.
+/// `rack` as in the paper's cross-validation: of the two drives that may spin in a tray, only one may spin up at a
+/// time.
 ///
 /// # Errors
-/// [`SpecError`] if that is no rack.
+/// [`SpecError`] if the result is not a valid rack.
 pub fn prototype(rack: &RackSpec) -> Result<RackSpec, SpecError> {
     let mut draft = RackDraft::clone(rack);
     let power = draft.resources.iter().position(|resource| resource.hard && resource.name == "power");
@@ -282,12 +283,12 @@ fn experiments(rack: &RackSpec, form: Form<'_>) -> Result<Vec<(Series, Experimen
                 experiment.policy.scheduler.queue_depth = calibration.fp_depth;
             }
             if series == Series::FpUnbounded {
-                experiment.seeds.truncate(1); // all that is said of it is by construction
+                experiment.seeds.truncate(1); // everything said about it is by construction
             }
             all.push((series, experiment));
         }
     };
-    // The longest runs come first, so that no thread is left with one at the end.
+    // The longest runs come first, so no thread is left with a long one at the end.
     let beyond: &[f64] = if quick { &[16.0] } else { &[16.0, 14.0, 12.0, 10.0] };
     sweep(Series::FpUnbounded, System::FullyProvisioned, Network::UNBOUNDED, beyond);
     sweep(Series::FpUnbounded, System::FullyProvisioned, Network::UNBOUNDED, rates);
@@ -307,7 +308,7 @@ fn at_rate(base: &Experiment, reads_per_s: f64) -> Experiment {
     Experiment { workload, ..base.clone() }
 }
 
-/// Rebuilds under clients. Without a failure the same is [`Series::Pelican`].
+/// Rebuilds under clients. [`Series::Pelican`] is the same without a failure.
 fn rebuilds(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>) {
     let failing = Experiment::pelican_rebuild(base.rack.clone());
     for rate in if quick { &[0.25, 8.0][..] } else { &[0.0625, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0] } {
@@ -317,7 +318,7 @@ fn rebuilds(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>)
         }
         let warm_up = warm_up(quick, System::Engine, base.network, *rate);
         let experiment = Experiment { stored_permille, warm_up, fault, ..at_rate(base, *rate) };
-        // No row is judged by these.
+        // No row is judged by these runs.
         let mut in_long_turns = Experiment { seeds: vec![SEEDS[0]], ..experiment.clone() };
         in_long_turns.policy.scheduler.quantum = Duration::from_mins(5);
         all.push((Series::Rebuild, experiment));
@@ -327,8 +328,8 @@ fn rebuilds(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>)
     }
 }
 
-/// The time until queues have settled: longer where the load is near the capacity, and where queues of 48,000 requests
-/// fill slowly.
+/// The time until queues have settled. It is longer where the load is near the capacity, and where queues of 48,000
+/// requests fill slowly.
 fn warm_up(quick: bool, system: System, network: Network, reads_per_s: f64) -> Duration {
     let slow = match system {
         System::FullyProvisioned if network == Network::UNBOUNDED => reads_per_s > 13.0,
@@ -343,7 +344,7 @@ fn warm_up(quick: bool, system: System, network: Network, reads_per_s: f64) -> D
     })
 }
 
-/// u at 5 requests a second, and reads of k stacks.
+/// Sweeps of u at 5 requests per second, and reads of k stacks.
 fn by_policy(base: &Experiment, form: Form<'_>, all: &mut Vec<(Series, Experiment)>) {
     let quick = form.quick;
     let by_u: &[u64] =
@@ -355,7 +356,7 @@ fn by_policy(base: &Experiment, form: Form<'_>, all: &mut Vec<(Series, Experimen
     }
     for rate in if quick { &[][..] } else { &[0.0625, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0] } {
         let warm_up = warm_up(quick, System::Engine, base.network, *rate);
-        // No row is judged by these.
+        // No row is judged by these runs.
         let mut experiment = Experiment { warm_up, seeds: vec![1], ..at_rate(base, *rate) };
         experiment.policy.read_policy = ReadPolicy::K;
         all.push((Series::ReadK, experiment));
@@ -372,17 +373,17 @@ fn bursts(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>) -
     Ok(())
 }
 
-/// A rack to be filled.
+/// A rack to fill.
 #[derive(Clone, Copy, Debug)]
 struct ToFill {
-    /// How its drives vary.
+    /// The variation of its drives.
     shape: Option<Capacities>,
-    /// Whether those of a group are chosen at random.
+    /// True if the drives of a group are chosen at random.
     random: bool,
     seed: u64,
 }
 
-/// The racks to be filled. Of the shapes that no row is judged by there is one.
+/// The racks to fill. Shapes without a judged row have one rack each.
 fn to_fill(form: Form<'_>) -> Vec<ToFill> {
     let shape = |draws: u8| Some(Capacities { draws, ..Capacities::PELICAN });
     let judged = form.seeds().iter().flat_map(|seed| {

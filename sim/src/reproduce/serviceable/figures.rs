@@ -1,4 +1,4 @@
-//! The figures of the paper, numbered as there; with one seed.
+//! The figures of the paper, numbered as in the paper; with one seed.
 
 use super::runs::{INTERVAL, Kind, RATES, Runs, SWEPT_THREADS, Scene, Variant};
 use crate::cluster::{ClusterOutcome, Interval};
@@ -6,7 +6,7 @@ use crate::report::{Axis, Figure, Panel, Series, Style};
 use crate::reproduce::evaluation::NamedFigure;
 use crate::reproduce::sweep::most;
 
-/// The names of the files of all figures.
+/// The file names of all figures.
 pub const FIGURES: [&str; 5] = [
     "figure-4-vanilla.svg",
     "figure-5-normal.svg",
@@ -21,7 +21,7 @@ pub fn figures(runs: &Runs) -> Vec<NamedFigure> {
     FIGURES.into_iter().zip(figures).map(|(name, figure)| NamedFigure { name, figure }).collect()
 }
 
-/// A curve has so many points, at most.
+/// The maximum number of points of a curve.
 const POINTS: usize = 120;
 
 fn per_second(one: &Interval) -> f64 {
@@ -32,7 +32,7 @@ fn watts(one: &Interval) -> f64 {
     one.draw_mw as f64 / 1e3
 }
 
-/// A number of each interval over time; of several intervals that are one point, the mean.
+/// A number of each interval over time; if several intervals share a point, their mean.
 fn course(name: &str, outcome: &ClusterOutcome, of: fn(&Interval) -> f64) -> Series {
     let each = outcome.intervals.len().div_ceil(POINTS).max(1);
     let chunks = outcome.intervals.chunks(each).enumerate();
@@ -50,7 +50,7 @@ fn over_time(runs: &Runs, scene: Scene, y: &str, of: fn(&Interval) -> f64) -> Pa
     Panel::new("", Axis::linear("time (s)"), Axis::linear(y).range(0.0, top * 1.05), series.into())
 }
 
-/// Nines of the axis of a tail: 0, 90, 99 % and so on.
+/// The labels of the axis of a tail: 0, 90, 99 % and so on.
 const NINES: [&str; 7] = ["0", "90", "99", "99.9", "99.99", "99.999", "99.9999"];
 
 fn tail(name: String, outcome: &ClusterOutcome) -> Series {

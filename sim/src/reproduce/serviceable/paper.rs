@@ -1,5 +1,5 @@
 //! The claims of the text of Serviceable cold storage, in numbers and words, each with its place. Nothing here was read
-//! off a figure. A claim that could not miss says so and why; all others are findings.
+//! off a figure. A claim that could not miss has a basis that states why; all others are findings.
 
 use crate::reproduce::judge::Basis::{Calibrated, Constructed, Unjudged};
 use crate::reproduce::judge::Says::{AtLeast, AtMost, Between, Course, Number};
@@ -12,7 +12,7 @@ claims! {
         Constructed("30,000 over 8 years of 365 days, by the server's own rule");
     REDIRECTS: "reads that a secondary sends on, if reads go to any replica", "III-A.1", AtMost(1.0), Percent;
 
-    // IV, figure 4: what vanilla holds.
+    // IV, figure 4: the rate that vanilla sustains.
     RATE_600: "vanilla at 600/s, mean time", "IV, figure 4", AtMost(100.0), Milliseconds,
         Calibrated("to what a request takes of a processor");
     RATE_700: "vanilla, aiming at 700/s", "IV, figure 4", Between(600.0, 700.0), PerSecond,
@@ -68,7 +68,7 @@ claims! {
     MIGRATION_RATE: "copies moved a second at 60/s and at full load, cold-12", "ours", Course("no number"), PerSecond,
         Unjudged("the text counts no copies");
 
-    // The text's contradictions.
+    // Contradictions in the text.
     NEWEST: "requests that the newest 8 % draw", "II-C, IV and I", Number(99.8), Percent;
     ADDED: "time added", "I, IV-A", Course("\"10 to 20 ms\", and a median of 23.6 ms"), Milliseconds;
     BEFORE: "power of cold-6 before the failure", "IV-A, IV-B", Number(105.0), Watts;

@@ -1,4 +1,4 @@
-//! The rows: each claim of the text beside the results of the runs.
+//! The rows: each claim of the text with the results of the runs.
 
 use super::paper;
 use super::runs::{
@@ -112,7 +112,7 @@ fn failing() -> usize {
 }
 
 fn failure(runs: &Runs) -> Vec<Row> {
-    /// Performance falls if requests take longer by this share.
+    /// Performance falls if requests take longer by this factor.
     const FALLS: f64 = 1.1;
     let dips = |of: SeedRuns<'_>| {
         Kind::ALL.into_iter().all(|kind| {
@@ -137,7 +137,7 @@ fn failure(runs: &Runs) -> Vec<Row> {
     ]
 }
 
-/// The requests of a cluster that were slower than vanilla's slowest, and all.
+/// The number of a cluster's requests that were slower than vanilla's slowest, and the number of all its requests.
 fn slower(of: SeedRuns<'_>, kind: Kind, variant: Variant) -> (u64, u64) {
     let outcome = of.at(kind, Scene::Failure, variant);
     let worst_s = longest_s(of.of(Vanilla, Scene::Failure));
@@ -145,7 +145,7 @@ fn slower(of: SeedRuns<'_>, kind: Kind, variant: Variant) -> (u64, u64) {
 }
 
 fn tails(runs: &Runs) -> Vec<Row> {
-    /// A run that ends soon after the failure.
+    /// The length of a run that ends soon after the failure.
     const SHORT_S: f64 = 600.0;
     let share = |kind| {
         runs.sample(move |of| {
@@ -283,7 +283,7 @@ fn migration(runs: &Runs) -> Vec<Row> {
     ]
 }
 
-/// The intervals of a scrub after the first, in which all commands start at once.
+/// The intervals of a scrub without the first, in which all commands start at the same time.
 fn later(of: SeedRuns<'_>, kind: Kind) -> &[Interval] {
     &of.of(kind, Scene::Scrub).intervals[1..]
 }

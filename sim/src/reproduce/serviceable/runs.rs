@@ -1,4 +1,4 @@
-//! The runs of the evaluation of Serviceable cold storage, each once with every seed. Rows and figures share them.
+//! The runs of the evaluation of Serviceable cold storage, each once per seed. Rows and figures share them.
 
 use crate::Sizes;
 use crate::cluster::{
@@ -18,43 +18,43 @@ use std::time::Duration;
 /// The seeds of the full form.
 pub const SEEDS: [u64; 3] = [1, 2, 3];
 
-/// The load of sections IV-A and IV-B, in requests a second.
+/// The load of sections IV-A and IV-B, in requests per second.
 pub const NORMAL_PER_S: u32 = 300;
 /// The load below which Ceph scrubs by itself (section IV).
 pub const LOW_PER_S: u32 = 60;
 /// The rates of figure 4.
 pub const RATES: [u32; 7] = [100, 200, 300, 400, 500, 600, 700];
-/// The rates of it of which the text says something.
+/// The rates of figure 4 with a claim in the text.
 pub const BOUNDS: [u32; 2] = [600, 700];
 /// The threads of section IV.
 pub const THREADS: u32 = 32;
-/// Threads of figure 4, "various numbers"; ours.
+/// Threads of figure 4, "various numbers"; our choice.
 pub const SWEPT_THREADS: [u32; 3] = [16, THREADS, MOST_THREADS];
-/// The most of them.
+/// The maximum of the swept threads.
 pub const MOST_THREADS: u32 = 64;
-/// Hosts, and drives of each (section II-B).
+/// The number of hosts, and of drives per host (section II-B).
 const HOSTS: u32 = 3;
 const DRIVES: u32 = 8;
-/// Some 30 GB of some 60 KB (section IV).
+/// About 30 GB in objects of about 60 KB (section IV).
 const OBJECTS: u32 = 500_000;
-/// The quick form has such a part of the objects, and of the time.
+/// The quick form divides the objects and the time by this number.
 const QUICK_PART: u32 = 8;
 /// The failure of figure 6: "a temporary performance degradation at 300 s".
 pub const FAILS_AT: Duration = Duration::from_mins(5);
 /// Calibrated: vanilla's longest request in recovery is 2.3 s (section IV-B).
 const PEERING: Duration = Duration::from_millis(2_200);
-/// Calibrated: vanilla holds 600 requests a second below 100 ms, and not 700 (figure 4).
+/// Calibrated: vanilla serves 600 requests per second below 100 ms, but not 700 (figure 4).
 const REQUEST: Duration = Duration::from_millis(26);
-/// Calibrated: 24 drives that spin draw 124.7 W (section IV-A).
+/// Calibrated: 24 spinning drives draw 124.7 W (section IV-A).
 pub const ACTIVE_MW: u32 = 5_196;
-/// Calibrated: twelve that spin and twelve that do not draw 73.8 W (section IV-A).
+/// Calibrated: twelve spinning drives and twelve stopped ones draw 73.8 W (section IV-A).
 pub const STANDBY_MW: u32 = 954;
-/// The rated starts of a drive, and the years that it is to last (section III-B.3).
+/// The rated starts of a drive, and the intended years of its life (section III-B.3).
 pub const RATED_STARTS: u32 = 30_000;
 /// See [`RATED_STARTS`].
 pub const LIFE_YEARS: u32 = 8;
 
-/// Four reads to a write; ours.
+/// Four reads per write; our choice.
 const WRITES_PERMILLE: u32 = 200;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -65,17 +65,17 @@ const SECONDS: fn(u64) -> Duration = Duration::from_secs;
 pub enum Kind {
     /// 24 OSDs.
     Vanilla,
-    /// 12 OSDs, and 6 cold ones of two drives.
+    /// 12 OSDs with one drive, and 6 cold ones with two drives.
     Cold6,
     /// 12 cold OSDs.
     Cold12,
 }
 
 impl Kind {
-    /// All three.
+    /// All three clusters.
     pub const ALL: [Self; 3] = [Self::Vanilla, Self::Cold6, Self::Cold12];
 
-    /// Its name.
+    /// The name of the cluster.
     pub fn words(self) -> &'static str {
         match self {
             Self::Vanilla => "vanilla",
@@ -93,23 +93,23 @@ impl Kind {
     }
 }
 
-/// What is done with a cluster.
+/// The load and the events of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// So many requests a second, of so many threads.
+    /// This number of requests per second, from this number of threads.
     Load(u32, u32),
-    /// The normal load for longer.
+    /// The normal load for a longer time.
     Normal,
-    /// The normal load, and an OSD fails.
+    /// The normal load with a failing OSD.
     Failure,
-    /// As many requests as the threads can, and all groups are scrubbed deeply.
+    /// The maximum rate of the threads, with deep scrubs of all groups.
     Scrub,
-    /// The same at the load at which Ceph scrubs by itself.
+    /// The same scrubs at the load at which Ceph scrubs by itself.
     LowScrub,
 }
 
 impl Scene {
-    /// It in words.
+    /// A description in words.
     pub fn words(self) -> String {
         match self {
             Self::Load(rate, threads) => format!("{rate}/s of {threads} threads"),
@@ -121,22 +121,22 @@ impl Scene {
     }
 }
 
-/// A choice of ours that is changed.
+/// A change of one of our choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// None is.
+    /// No change.
     Chosen,
-    /// Fewer writes, and more.
+    /// Fewer writes.
     FewWrites,
-    /// See [`Self::FewWrites`].
+    /// More writes.
     ManyWrites,
     /// Half of the processors, each twice as fast.
     FewCores,
-    /// Drives that bound what vanilla holds, in place of processors.
+    /// Drives limit vanilla's rate, instead of processors.
     SlowDrives,
-    /// A drive's records lie beside its objects.
+    /// The records of a drive are close to its objects.
     NearRecords,
-    /// Every copy that may be cold is, when the run begins.
+    /// Every copy that may be cold is cold when the run begins.
     AllMoved,
     /// The second replica stays hot as well.
     SecondHot,
@@ -145,13 +145,13 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// Those that change what a request takes.
+    /// The variants that change the time of a request.
     pub const LATENCY: [Self; 6] =
         [Self::Chosen, Self::FewWrites, Self::ManyWrites, Self::FewCores, Self::SlowDrives, Self::NearRecords];
-    /// Those that change who waits for a cold drive.
+    /// The variants that change which requests wait for a cold drive.
     pub const RECOVERY: [Self; 3] = [Self::Chosen, Self::AllMoved, Self::SecondHot];
 
-    /// It in words.
+    /// A description in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Chosen => "as chosen",
@@ -167,7 +167,7 @@ impl Variant {
     }
 
     fn apply(self, run: &mut ClusterRun) {
-        // What vanilla holds stays what it was calibrated to: a write takes the processors of three hosts.
+        // Vanilla's rate stays as calibrated: a write takes processor time of three hosts.
         match self {
             Self::Chosen => {}
             Self::FewWrites => (run.clients.writes_permille, run.cores.request) = (50, Duration::from_micros(33_100)),
@@ -182,14 +182,14 @@ impl Variant {
     }
 }
 
-/// The parameters of a run, but for its seed.
+/// The parameters of a run without its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     /// The cluster.
     pub kind: Kind,
-    /// What is done with it.
+    /// The load and the events.
     pub scene: Scene,
-    /// The choice that is changed.
+    /// The changed choice.
     pub variant: Variant,
 }
 
@@ -213,17 +213,17 @@ pub struct Made {
 /// All runs.
 #[derive(Clone, Debug)]
 pub struct Runs {
-    /// Whether it is the quick form.
+    /// True for the quick form.
     pub quick: bool,
-    /// Every run.
+    /// All runs.
     pub made: Vec<Made>,
 }
 
 impl Runs {
-    /// Simulates the evaluation on so many threads; calls `done` with the number of runs done, and of all. The quick
-    /// form has one seed, and an eighth of the objects and of the time.
+    /// Simulates the evaluation on this number of threads; calls `done` with the number of finished runs and of all
+    /// runs. The quick form has one seed, and an eighth of the objects and of the time.
     pub fn new(quick: bool, threads: NonZeroUsize, done: &(dyn Fn(usize, usize) + Sync)) -> Self {
-        // What depends on a choice, and the curves of a figure, are seen with one seed.
+        // Runs with a changed choice, and the curves of a figure, have only the first seed.
         let is_asked = |case: &Case, seed: u64| {
             let is_curve = matches!(case.scene, Scene::Load(rate, threads) if !is_bound(rate, threads));
             seed == SEEDS[0] || case.variant == Variant::Chosen && !is_curve
@@ -232,7 +232,7 @@ impl Runs {
             cases(quick).into_iter().filter(|case| is_asked(case, *seed)).map(|case| (case, *seed)).collect::<Vec<_>>()
         };
         let mut asked: Vec<(Case, u64)> = seeds(quick).iter().flat_map(with).collect();
-        // The longest first, so that no thread is left with one at the end.
+        // The longest runs come first, so no thread is left with a long one at the end.
         asked.sort_by_key(|(case, _)| match case.scene {
             Scene::Scrub => 0,
             Scene::LowScrub => 1,
@@ -251,7 +251,7 @@ impl Runs {
         SeedRuns { made: &self.made, seed: SEEDS[0] }
     }
 
-    /// The run of vanilla at this rate and of so many threads with the first seed, if it was made.
+    /// The run of vanilla at this rate and with this number of threads under the first seed, if it was made.
     pub fn swept(&self, rate: u32, threads: u32) -> Option<&ClusterOutcome> {
         let case = Case::chosen(Kind::Vanilla, Scene::Load(rate, threads));
         self.made.iter().find(|made| made.case == case && made.seed == SEEDS[0]).map(|made| &made.outcome)
@@ -261,7 +261,7 @@ impl Runs {
         seeds(self.quick).iter().map(move |seed| of(SeedRuns { made: &self.made, seed: *seed }))
     }
 
-    /// A number, measured with each seed.
+    /// A number, measured per seed.
     pub fn sample(&self, of: impl Fn(SeedRuns<'_>) -> f64) -> Sample {
         Sample::of(self.each(&of))
     }
@@ -271,7 +271,7 @@ impl Runs {
         self.sample(of).mean()
     }
 
-    /// With how many seeds something is so.
+    /// The number of seeds for which a condition is true.
     pub fn follows(&self, of: impl Fn(SeedRuns<'_>) -> bool) -> Followed {
         self.each(&of).collect()
     }
@@ -293,18 +293,18 @@ impl<'a> SeedRuns<'a> {
         &made.outcome
     }
 
-    /// The run with nothing changed.
+    /// The run with all choices unchanged.
     pub fn of(self, kind: Kind, scene: Scene) -> &'a ClusterOutcome {
         self.at(kind, scene, Variant::Chosen)
     }
 
-    /// By how much the median of a cluster's mean times is above vanilla's, in milliseconds.
+    /// The difference between the median of a cluster's mean times and vanilla's, in milliseconds.
     pub fn added_ms(self, kind: Kind, variant: Variant) -> f64 {
         let median = |kind| self.at(kind, Scene::Normal, variant).median_mean_ms();
         median(kind) - median(Kind::Vanilla)
     }
 
-    /// The intervals from the failure until the recovery has ended.
+    /// The intervals from the failure to the end of the recovery.
     pub fn in_recovery(self, kind: Kind) -> &'a [Interval] {
         let outcome = self.of(kind, Scene::Failure);
         let to = outcome.recovered.map_or(outcome.intervals.len(), |recovered| interval_of(recovered.as_secs_f64()));
@@ -327,7 +327,7 @@ fn is_bound(rate: u32, threads: u32) -> bool {
     rate == LOW_PER_S || threads == MOST_THREADS && BOUNDS.contains(&rate)
 }
 
-/// What is simulated, each once with every seed.
+/// The simulated cases, each once per seed.
 fn cases(quick: bool) -> Vec<Case> {
     let mut cases = vec![Case::chosen(Kind::Vanilla, Scene::Load(LOW_PER_S, THREADS))];
     for threads in SWEPT_THREADS {
@@ -348,7 +348,7 @@ fn cases(quick: bool) -> Vec<Case> {
     cases
 }
 
-/// LINE's rule (section III-B.1): older than two minutes and larger than 10 KB. Nobody else's data is cold.
+/// LINE's rule (section III-B.1): older than two minutes and larger than 10 KB. Data of other tenants is never cold.
 fn line_rule() -> Thermometer {
     let line = Rule {
         name: "LINE".to_owned(),
@@ -371,7 +371,7 @@ fn node() -> NodePolicy {
     }
 }
 
-/// A drive of 4 TB (section IV) that draws 5.2 W. What else it is like is ours.
+/// A drive of 4 TB (section IV) that draws 5.2 W. Its other properties are our choice.
 fn device() -> DeviceSpec {
     DeviceSpec {
         capacity_bytes: 4_000_000_000_000,

@@ -1,5 +1,5 @@
-//! The figures of the paper, numbered as there, with its axes and series; intervals where seeds differ. Stage diagrams
-//! (6 to 8) are drawn from the traces of the runs.
+//! The figures of the paper, numbered as in the paper, with its axes and series; with intervals where seeds differ.
+//! Stage diagrams (6 to 8) are drawn from the traces of the runs.
 
 use super::runs::{ARRAYS, DISKS, FEW, IDEAL_LOG_MB, LOG_MB, LOGS_MB, LONG_LOG_MB, Put, Runs, SIZES_KB};
 use super::runs::{SeedRuns, System, Variant};
@@ -10,7 +10,7 @@ use crate::shifting::Stage;
 use System::{Basic, LevelDb, LogRaid0, Shifting};
 use Variant::{Alone, Both, Paced, Sequential, Sleeping, Unsynced, UnsyncedAlone};
 
-/// The names of the files of all figures.
+/// The file names of all figures.
 pub const FIGURES: [&str; 13] = [
     "figure-2-contention.svg",
     "figure-3-leveldb.svg",
@@ -52,7 +52,7 @@ fn mark(x: f64, sample: &Sample) -> Mark {
     Mark { x, y: sample.mean(), spread, unsettled: false }
 }
 
-/// A line through what each seed measured at each of `xs`.
+/// A line through the samples at each of `xs`.
 fn line<X: Copy>(
     runs: &Runs,
     name: &str,
@@ -63,7 +63,7 @@ fn line<X: Copy>(
     Series { name: name.to_owned(), marks, style: Style::Line }
 }
 
-/// A bar for each of `things`.
+/// One bar for each of `things`.
 fn bars<X: Copy>(runs: &Runs, name: &str, things: &[X], y: impl Fn(SeedRuns<'_>, X) -> f64) -> (String, Vec<Mark>) {
     let marks = things.iter().enumerate().map(|(at, thing)| mark(at as f64, &runs.sample(|of| y(of, *thing))));
     (name.to_owned(), marks.collect())
@@ -108,7 +108,7 @@ fn throughput(runs: &Runs) -> Figure {
     one("Figure 10: random keys, four disks", x, Axis::linear("throughput (MB/s)"), series)
 }
 
-/// The stages of some seconds of a run: a row for each disk, and for each stage a level within it.
+/// The stages of a few seconds of a run: a row for each disk, and within it a level for each stage.
 fn diagram(title: &str, put: &Put, (begin, end): (f64, f64)) -> Panel {
     let kinds =
         [(Stage::Log, "Log", 0.0), (Stage::ReadLog, "Read log", 0.12), (Stage::WriteTree, "Write B+tree", 0.24)];
@@ -139,7 +139,7 @@ fn stages(runs: &Runs) -> Figure {
     Figure::new("Figures 6 to 8: the stages of four disks", 1, panels)
 }
 
-/// The time of a log and of its transformation, by the size of logs, for each size of values.
+/// The time of a log and of its transformation, by log size, for each value size.
 fn unsynced(runs: &Runs) -> Figure {
     let at = |of: SeedRuns<'_>, kb, log_mb| of.at(Shifting, Unsynced, kb, (DISKS, log_mb)).outcome.clone();
     let panels = runs.first().unsynced_kb().iter().map(|kb| {
@@ -227,7 +227,7 @@ fn energy(runs: &Runs) -> Figure {
     let time = bars(runs, "with transformation", &systems, |of, system| seconds(of, system, Both));
     let by_text = bars(runs, "a disk at work W, an idle one nothing (the text)", &systems, |of, system| {
         if system == LogRaid0 {
-            // All disks of the stripe are at work all the time.
+            // All disks of the stripe are active all the time.
             return of.rise(LogRaid0, 100, (DISKS, LOG_MB)) * 100.0;
         }
         let busy = |variant| of.of(system, variant, 100).outcome.busy.as_secs_f64();

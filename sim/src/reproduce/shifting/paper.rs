@@ -1,5 +1,6 @@
 //! The claims of the text of Workload Shifting, in numbers and words, each with its place. Nothing here was read off a
-//! figure. A claim that could not miss, or that was calibrated to, says so and why; all others are findings.
+//! figure. A claim that could not miss, or that was calibrated to, has a basis that states why; all others are
+//! findings.
 
 use crate::reproduce::judge::Basis::{Calibrated, Constructed, Unjudged};
 use crate::reproduce::judge::Says::{AtMost, Course, Number};
@@ -67,7 +68,7 @@ claims! {
     SYNCED: "logs of 5 to 200 MB with sync, whose transformation outlasts the logging", "III-C",
         Course("none"), Count;
 
-    // IV-D: energy. The text's assumptions are that a disk at work draws W, and an idle one nothing.
+    // IV-D: energy. The text assumes that an active disk draws W, and an idle one nothing.
     ENERGY_IDLE: "Workload Shifting's energy over N W T, by the text's assumptions", "IV-D, formula (2)",
         AtMost(1.0), Times;
     ENERGY_LESS: "Workload Shifting's energy against Log+RAID0's, by the text's assumptions", "IV-D",

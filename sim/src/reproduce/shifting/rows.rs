@@ -1,4 +1,4 @@
-//! The rows: each claim of the text beside the results of the runs.
+//! The rows: each claim of the text with the results of the runs.
 
 use super::paper;
 use super::runs::{ARRAYS, DISKS, FEW, IDEAL_LOG_MB, LOG_MB, LOGS_MB, LONG_LOG_MB, Put, Runs, SIZES_KB};
@@ -121,7 +121,7 @@ fn values(runs: &Runs) -> Vec<Row> {
     ]
 }
 
-/// Whether each value is lower than the one before, by a step that counts.
+/// True if each value is significantly lower than the one before.
 fn falls(values: &[f64]) -> bool {
     values.windows(2).all(|pair| pair[1] < pair[0] * (1.0 - STEP))
 }
@@ -192,7 +192,7 @@ fn logs(runs: &Runs) -> Vec<Row> {
     ]
 }
 
-/// The share of logs whose predecessor was not a tree yet when they were full.
+/// The share of full logs whose predecessor was not a tree yet.
 fn bad_share(put: &Put) -> f64 {
     alternation_share(put, 2)
 }
@@ -202,7 +202,7 @@ fn alternation_share(put: &Put, which: usize) -> f64 {
     alternations[which] as f64 / alternations.iter().sum::<u64>().max(1) as f64
 }
 
-/// Stages of one disk that begin before the one before has ended, among those that were traced.
+/// The number of traced stages that begin before the previous stage of the same disk has ended.
 fn overlaps(put: &Put) -> usize {
     let disks = 0..put.run.disks as usize;
     disks
@@ -241,7 +241,7 @@ fn stages(runs: &Runs) -> Vec<Row> {
     ]
 }
 
-/// A run with the log of disks that sleep.
+/// A run with the log size for sleeping disks.
 fn long(of: SeedRuns<'_>, variant: Variant, disks: u32) -> &Put {
     of.at(Shifting, variant, 100, (disks, LONG_LOG_MB))
 }
@@ -250,7 +250,7 @@ fn energy(runs: &Runs) -> Vec<Row> {
     let joules = |of: SeedRuns<'_>, system, variant| of.of(system, variant, 100).outcome.energy_mj as f64;
     let more = |system| move |of: SeedRuns<'_>| (joules(of, system, Both) / joules(of, system, Alone) - 1.0) * 100.0;
     let active = |of: SeedRuns<'_>, variant| of.of(Shifting, variant, 100).outcome.busy.as_secs_f64();
-    // All disks of the stripe are at work all the time (IV-D).
+    // All disks of the stripe are active all the time (IV-D).
     let over = |of: SeedRuns<'_>| active(of, Both) / (of.of(LogRaid0, Both, 100).seconds() * f64::from(DISKS));
     let saved = ARRAYS.map(|disks| {
         runs.mean(|of| {

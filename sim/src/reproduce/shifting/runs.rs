@@ -1,4 +1,4 @@
-//! The runs of the evaluation of Workload Shifting, each once with every seed. Rows and figures share them.
+//! The runs of the evaluation of Workload Shifting, each once per seed. Rows and figures share them.
 
 use crate::parallel::run_each;
 use crate::reproduce::judge::{Followed, Sample};
@@ -12,9 +12,10 @@ use std::time::Duration;
 const DATA_BYTES: u64 = 10_240_000_000;
 const KB: u64 = 1_000;
 const KEY_BYTES: u64 = 16;
-/// The text's machine has 2 GB of memory: no more of LevelDB's tables can be in it.
+/// The text's machine has 2 GB of memory, so at most this much of LevelDB's tables can be in memory.
 const MEMORY_BYTES: u64 = 2_000_000_000;
-/// The disks of Table II. What it leaves out is ours: a seek to the next track, and watts and spin-up of such disks.
+/// The disks of Table II. Values that it lacks are our choice: a seek to the next track, and watts and spin-up of such
+/// disks.
 const DISK: DiskSpec = DiskSpec {
     capacity_bytes: 1_000_000_000_000,
     shortest_seek: Duration::from_millis(1),
@@ -29,30 +30,30 @@ const DISK: DiskSpec = DiskSpec {
         spin_up: Duration::from_secs(15),
     },
 };
-/// A request in the background on one disk; ours.
+/// The size of a background request on one disk; our choice.
 const REQUEST_BYTES: u64 = 256 << 10;
 const READ_AHEAD_BYTES: u64 = 128 << 10;
-/// Disks that sleep do so after this.
+/// The idle time after which disks sleep, in runs with sleep.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The seeds of the full form.
 pub const SEEDS: [u64; 3] = [1, 2, 3];
 
-/// The text's defaults (IV-A, IV-B).
+/// The text's default number of disks (IV-A, IV-B).
 pub const DISKS: u32 = 4;
-/// The size of a log, in MB.
+/// The text's default size of a log, in MB.
 pub const LOG_MB: u64 = 5;
-/// The sizes of figures 3 and 10, in KB.
+/// The value sizes of figures 3 and 10, in KB.
 pub const SIZES_KB: [u64; 3] = [1_000, 100, 10];
 /// The numbers of disks of IV-C.
 pub const ARRAYS: [u32; 4] = [4, 6, 8, 10];
-/// Fewer disks than the text asks for (IV-C), and as many.
+/// Fewer disks than the text requires (IV-C), and the required number.
 pub const FEW: [u32; 4] = [1, 2, 3, 4];
-/// The sizes of logs of III-C and IV-C, in MB.
+/// The log sizes of III-C and IV-C, in MB.
 pub const LOGS_MB: [u64; 4] = [5, 50, 100, 200];
-/// The log of disks that sleep, in MB: it takes half a minute to fill, so that a disk can start while it does.
+/// The log size for sleeping disks, in MB: it takes half a minute to fill, so a disk can start meanwhile.
 pub const LONG_LOG_MB: u64 = 1_000;
-/// The log of the ideal alternation, in MB: transformations of it hardly differ in length.
+/// The log size of the ideal alternation, in MB: its transformations hardly differ in length.
 pub const IDEAL_LOG_MB: u64 = 50;
 
 /// A system of the text.
@@ -69,7 +70,7 @@ pub enum System {
 }
 
 impl System {
-    /// Its name.
+    /// The name of the system.
     pub fn words(self) -> &'static str {
         match self {
             Self::Shifting => "Workload Shifting",
@@ -103,22 +104,22 @@ pub enum Variant {
     Unsynced,
     /// Random keys, not synced, without transformation.
     UnsyncedAlone,
-    /// As `Both`, with the average seek of Table II wherever the arm moves.
+    /// As `Both`, with the average seek of Table II for every movement of the arm.
     Far,
-    /// As `Unsynced`, by a client that takes as long for a log as its transformation does: the ideal alternation.
+    /// As `Unsynced`, with a client that takes as long for a log as its transformation does: the ideal alternation.
     Paced,
-    /// As `Both`, and disks that are idle for long enough sleep.
+    /// As `Both`; disks sleep after the idle timeout.
     Sleeping,
-    /// As `Both`, with no memory for tables.
+    /// As `Both`, without memory for tables.
     Uncached,
-    /// As `Both`, with requests in the background that are twice as large.
+    /// As `Both`, with background requests of twice the size.
     Doubled,
-    /// As `Both`, and reads of 128 KiB, the read-ahead that Linux has by default for one device, on one disk at a time.
+    /// As `Both`, with reads of 128 KiB (Linux's default read-ahead for one device) from one disk at a time.
     ShortReads,
 }
 
 impl Variant {
-    /// It in words.
+    /// A description in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Alone => "puts alone",
@@ -141,7 +142,7 @@ impl Variant {
 pub struct Put {
     /// The system.
     pub system: System,
-    /// Its form.
+    /// The form of the run.
     pub variant: Variant,
     /// The size of a value, in KB of 1,000 bytes.
     pub value_kb: u64,
@@ -157,13 +158,13 @@ impl Put {
         self.outcome.took.as_secs_f64()
     }
 
-    /// Bytes put a second, in 10^6.
+    /// The put rate in 10^6 bytes/s.
     pub fn mb_per_s(&self) -> f64 {
         self.outcome.put_bytes as f64 / self.seconds() / 1e6
     }
 
-    /// The energy by the text's assumptions (IV-D) over that of all disks all the time: a disk at work draws W, an idle
-    /// one nothing.
+    /// The energy by the text's assumptions (IV-D), as a share of that of all disks all the time: an active disk draws
+    /// W, an idle one nothing.
     pub fn active_share(&self) -> f64 {
         self.outcome.busy.as_secs_f64() / (self.seconds() * f64::from(self.run.disks))
     }
@@ -179,13 +180,13 @@ impl Put {
 pub struct Runs {
     /// True for the quick form.
     pub quick: bool,
-    /// Every run.
+    /// All runs.
     pub puts: Vec<Put>,
 }
 
 impl Runs {
-    /// Simulates the evaluation on so many threads; calls `done` with the number of runs done, and of all. The quick
-    /// form has one seed, and leaves out values of 1 KB, which are ten million puts a run.
+    /// Simulates the evaluation on this number of threads; calls `done` with the number of finished runs and of all
+    /// runs. The quick form has one seed, and omits values of 1 KB, which take ten million puts per run.
     pub fn new(quick: bool, threads: NonZeroUsize, done: &(dyn Fn(usize, usize) + Sync)) -> Self {
         let asked = asked(quick);
         let one = |(_, _, _, of): &Asked| Ok::<ArrayOutcome, Infallible>(run(of));
@@ -213,7 +214,7 @@ impl Runs {
         self.seeds().iter().map(move |seed| of(SeedRuns { puts: &self.puts, seed: *seed, quick: self.quick }))
     }
 
-    /// A number, measured with each seed.
+    /// A number, measured per seed.
     pub fn sample(&self, of: impl Fn(SeedRuns<'_>) -> f64) -> Sample {
         Sample::of(self.each(&of))
     }
@@ -223,7 +224,7 @@ impl Runs {
         self.sample(of).mean()
     }
 
-    /// With how many seeds something is so.
+    /// The number of seeds for which a condition is true.
     pub fn follows(&self, of: impl Fn(SeedRuns<'_>) -> bool) -> Followed {
         self.each(&of).collect()
     }
@@ -238,17 +239,17 @@ pub struct SeedRuns<'a> {
 }
 
 impl<'a> SeedRuns<'a> {
-    /// The sizes of values of IV-C.
+    /// The value sizes of IV-C.
     pub fn values_kb(self) -> [u64; 3] {
         values_kb(self.quick)
     }
 
-    /// The sizes of values of figure 9.
+    /// The value sizes of figure 9.
     pub fn unsynced_kb(self) -> &'static [u64] {
         unsynced_kb(self.quick)
     }
 
-    /// The run of these parameters, which every form has.
+    /// The run with these parameters, which both forms have.
     pub fn at(self, system: System, variant: Variant, value_kb: u64, (disks, log_mb): (u32, u64)) -> &'a Put {
         let found = self.puts.iter().find(|put| {
             let same = (put.system, put.variant, put.value_kb) == (system, variant, value_kb);
@@ -258,12 +259,12 @@ impl<'a> SeedRuns<'a> {
         put
     }
 
-    /// The run at the text's disks and log.
+    /// The run with the text's number of disks and log size.
     pub fn of(self, system: System, variant: Variant, value_kb: u64) -> &'a Put {
         self.at(system, variant, value_kb, (DISKS, LOG_MB))
     }
 
-    /// How much longer a system takes with transformation, as a share.
+    /// The extra time of a system with transformation, as a share.
     pub fn rise(self, system: System, value_kb: u64, at: (u32, u64)) -> f64 {
         let seconds = |variant| self.at(system, variant, value_kb, at).seconds();
         seconds(Variant::Both) / seconds(Variant::Alone) - 1.0
@@ -284,7 +285,7 @@ fn unsynced_kb(quick: bool) -> &'static [u64] {
 
 type Asked = (System, Variant, u64, ArrayRun);
 
-/// What is simulated, each once with every seed.
+/// The simulated runs, each once per seed.
 fn asked(quick: bool) -> Vec<Asked> {
     use System::{Basic, LevelDb, LogRaid0, Shifting};
     use Variant::{
@@ -326,7 +327,7 @@ fn asked(quick: bool) -> Vec<Asked> {
         }
     }
     ask(&[Shifting], &[Paced], 100, DISKS, IDEAL_LOG_MB);
-    // The longest first, so that none of them is left alone at the end.
+    // The longest runs come first, so none of them runs alone at the end.
     asked.sort_by_key(|(_, _, kb, ..)| *kb);
     let with = |seed: u64| {
         let run = move |(system, variant, kb, disks, log): (System, Variant, u64, u32, u64)| {
@@ -365,8 +366,9 @@ fn array(system: System, variant: Variant, value_kb: u64, (disks, log_mb): (u32,
     }
 }
 
-/// The time between puts with which a log fills as fast as it is transformed: read, and written, each after a seek.
-/// A fiftieth is added: transformations of 50 MB differ by so much, by the angles of the platters.
+/// The time between puts at which a log fills as fast as it is transformed, that is, read and written, each after a
+/// seek. The result includes an extra fiftieth: transformations of 50 MB differ by that much, by the angles of the
+/// platters.
 fn ideal_pace(value_kb: u64, log_mb: u64) -> Duration {
     let bytes = log_mb * 1_000 * KB;
     let once = DISK.transfer(bytes) + DISK.shortest_seek + DISK.rotation / 2;
@@ -374,7 +376,8 @@ fn ideal_pace(value_kb: u64, log_mb: u64) -> Duration {
     Duration::from_nanos((2 * once.as_nanos() as u64 / puts) * 51 / 50)
 }
 
-/// The two calibrations: a synced put on one disk, by 320 s and 38.6 MB/s; and its fixed part on a stripe, by 522 s.
+/// The two calibrations: a synced put on one disk, from 320 s and 38.6 MB/s; and its fixed part on a stripe, from 522
+/// s.
 fn calibrated() -> (PutCost, PutCost) {
     let put =
         |value_kb: u64, seconds: f64| Duration::from_secs_f64(seconds * (value_kb * KB) as f64 / DATA_BYTES as f64);

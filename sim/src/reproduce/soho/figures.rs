@@ -1,5 +1,5 @@
-//! The figures of the paper, numbered as there; reads and writes apart, which the text's means put together. Intervals
-//! where seeds differ.
+//! The figures of the paper, numbered as in the paper. Reads and writes, which the text's means combine, are separate.
+//! Intervals are shown where seeds differ.
 
 use super::runs::{CRITICAL, Case, DEFAULT_CRITICAL, Input, MOVED_GIB, Runs, SIZES_KB, SOHO, SSDS_GIB, SeedRuns};
 use super::runs::{System, Variant, share};
@@ -10,7 +10,7 @@ use crate::reproduce::judge::Sample;
 use crate::soho::{Application, SohoOutcome};
 use System::{Blocking, Disk, Flash, Paced};
 
-/// The names of the files of all figures.
+/// The file names of all figures.
 pub const FIGURES: [&str; 7] = [
     "figure-1-writes.svg",
     "figure-3-architectures.svg",
@@ -46,7 +46,7 @@ fn line(runs: &Runs, name: String, xs: &[u64], y: impl Fn(SeedRuns<'_>, u64) -> 
     Series { name, marks, style: Style::Line }
 }
 
-/// A bar for each application.
+/// One bar for each application.
 fn bars(runs: &Runs, name: String, y: impl Fn(SeedRuns<'_>, Application) -> f64) -> (String, Vec<Mark>) {
     let marks = Application::ALL.iter().enumerate();
     (name, marks.map(|(at, application)| mark(at as f64, &runs.sample(|of| y(of, *application)))).collect())
@@ -56,7 +56,7 @@ fn applications() -> Axis {
     Axis::named("", Application::ALL.map(|application| application.words().to_owned()))
 }
 
-/// Two panels: reads, and writes.
+/// Two panels, one for reads and one for writes.
 fn apart(title: &str, y: &str, axis: fn() -> Axis, series: impl Fn(Side) -> Vec<Series>) -> Figure {
     let label = |name: &str| format!("{y} of {name}");
     let panels = SIDES.map(|side| Panel::new(side.0, axis(), Axis::linear(label(side.0)), series(side)));

@@ -1,5 +1,5 @@
 //! The claims of the text of SOHO, in numbers and words, each with its place. Nothing here was read off a figure. A
-//! claim that could not miss says so and why; all others are findings. Nothing was calibrated.
+//! claim that could not miss has a basis that states why; all others are findings. Nothing was calibrated.
 
 use crate::reproduce::judge::Basis::{Constructed, Unjudged};
 use crate::reproduce::judge::Says::{AtMost, Course, Number};
@@ -53,7 +53,7 @@ claims! {
     RATES: "the rates of moves in blocks of 4, 40 and 400 KB", "ours", Course("no words"), Mbytes,
         Unjudged("figure 6 has no number of it in words");
 
-    // The text's contradictions.
+    // Contradictions in the text.
     THREE_SHARES: "79.1 %, 78.25 % and 3.11 %", "abstract, IV-B", Course("one evaluation"), Percent;
     REGULAR: "a regular threshold of 0.3", "Table I", Course("below the critical one"), Count;
     CAPACITY: "the disk of 286,749,479 blocks", "Table I", Number(128.0), Gigabytes;

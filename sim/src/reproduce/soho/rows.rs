@@ -1,4 +1,4 @@
-//! The rows: each claim of the text beside the results of the runs.
+//! The rows: each claim of the text with the results of the runs.
 
 use super::paper;
 use super::runs::{CRITICAL, Case, DEFAULT_CRITICAL, Input, MOVED_GIB, Runs, SIZES_KB, SOHO, SSD_GIB, SSDS_GIB};
@@ -10,9 +10,9 @@ use crate::reproduce::sweep::from_to;
 use crate::soho::{Application, SohoOutcome};
 use System::{Blocking, Disk, Flash, Paced};
 
-/// "A little" is below this share more.
+/// "A little longer" is an increase below this share.
 const LITTLE: f64 = 0.25;
-/// "Far" is above it.
+/// "Far longer" is an increase above this share.
 const FAR: f64 = 0.5;
 
 /// All rows, in the order of the text.
@@ -66,7 +66,7 @@ fn architectures(runs: &Runs) -> Vec<Row> {
     ]
 }
 
-/// How many times as long as in the pure SSD each application's requests take in the other two systems.
+/// The response time of each application in the other two systems, as a multiple of that in the pure SSD.
 fn others(of: SeedRuns<'_>) -> Vec<f64> {
     let times = |application, other| 1.0 + of.over(application, (other, Flash), Variant::Chosen);
     Application::ALL.into_iter().flat_map(|application| [Disk, SOHO].map(|other| times(application, other))).collect()

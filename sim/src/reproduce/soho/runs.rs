@@ -1,4 +1,4 @@
-//! The runs of the evaluation of SOHO, each once with every seed. Rows and figures share them.
+//! The runs of the evaluation of SOHO, each once per seed. Rows and figures share them.
 
 use crate::parallel::run_each;
 use crate::reproduce::judge::{Followed, Sample};
@@ -10,34 +10,34 @@ use std::time::Duration;
 /// The seeds of the full form.
 pub const SEEDS: [u64; 3] = [1, 2, 3];
 
-/// The workshop of Table I, in GiB: one package.
+/// The workshop size of Table I, in GiB: one package.
 pub const SSD_GIB: u32 = 32;
-/// Its other sizes there.
+/// All workshop sizes of Table I, in GiB.
 pub const SSDS_GIB: [u32; 3] = [8, 16, SSD_GIB];
-/// All three systems hold so much (section IV-B): five packages.
+/// The capacity of all three systems is 160 GB (section IV-B): five packages.
 const PACKAGES: u32 = 160 / SSD_GIB;
 /// The critical thresholds of Table I, in thousandths.
 pub const CRITICAL: [u32; 3] = [200, 400, 800];
-/// Table I's default.
+/// The default of Table I.
 pub const DEFAULT_CRITICAL: u32 = 800;
-/// Table I's regular threshold.
+/// The regular threshold of Table I.
 const REGULAR: u32 = 300;
 /// The mean requests of section IV-D and the blocks of section IV-E, in KB of 1,024 bytes.
 pub const SIZES_KB: [u64; 3] = [4, 40, 400];
-/// The blocks of moves elsewhere; ours.
+/// The block size of moves in all other runs; our choice.
 pub const BLOCK_KB: u64 = 400;
-/// What is moved in section IV-E, in GiB.
+/// The amounts of moved data in section IV-E, in GiB.
 pub const MOVED_GIB: [u64; 3] = [2, 4, 8];
-/// Requests of a synthetic trace; ours.
+/// Requests of a synthetic trace; our choice.
 const SYNTHETIC_REQUESTS: u32 = 20_000;
-/// The quick form has such a part of the data, and of the workshop.
+/// The quick form divides the data and the workshop by this number.
 const QUICK_PART: u64 = 16;
-/// Written bytes are counted by spans of this length in the full form.
+/// Written bytes are counted per span of this length in the full form.
 const BUCKET: Duration = Duration::from_secs(30);
 
 const US: fn(u64) -> Duration = Duration::from_micros;
 
-/// The package of Table I. Its bus is the default of the SSD model that the text extends, 25 ns a byte.
+/// The package of Table I. Its bus is the default of the SSD model that the text extends, 25 ns per byte.
 fn package() -> FlashSpec {
     FlashSpec {
         packages: 1,
@@ -51,7 +51,7 @@ fn package() -> FlashSpec {
     }
 }
 
-/// The disk of Table I. Its seeks are ours, as drives of 10,000 turns a minute have them.
+/// The disk of Table I. Its seeks are our choice, like those of drives with 10,000 rpm.
 fn disk() -> PlatterSpec {
     PlatterSpec {
         sectors: 286_749_479,
@@ -72,17 +72,17 @@ pub enum System {
     Disk,
     /// Pure SSD.
     Flash,
-    /// SOHO, blocked while data moves, with this critical threshold.
+    /// SOHO with this critical threshold; requests are blocked while data moves.
     Blocking(u32),
-    /// The same, paced.
+    /// SOHO with this critical threshold; moves are paced.
     Paced(u32),
 }
 
-/// SOHO as the text has it by default.
+/// SOHO with the text's defaults.
 pub const SOHO: System = System::Blocking(DEFAULT_CRITICAL);
 
 impl System {
-    /// Its name.
+    /// The name of the system.
     pub fn words(self) -> String {
         match self {
             Self::Disk => "pure HDD".to_owned(),
@@ -94,24 +94,24 @@ impl System {
     }
 }
 
-/// A threshold as the text writes it.
+/// A threshold in the text's notation.
 pub fn share(permille: u32) -> String {
     format!("{}", f64::from(permille) / 1000.0)
 }
 
-/// What is put into a system.
+/// The input of a system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// An application.
     Application(Application),
     /// A synthetic trace of requests of this mean, in KB.
     Synthetic(u64),
-    /// Data of so many GiB, which moves in blocks of so many KB.
+    /// Data of this number of GiB, which moves in blocks of this number of KB.
     Moved(u64, u64),
 }
 
 impl Input {
-    /// It in words.
+    /// A description in words.
     pub fn words(self) -> String {
         match self {
             Self::Application(application) => application.words().to_owned(),
@@ -121,35 +121,35 @@ impl Input {
     }
 }
 
-/// A choice of ours that is changed, to see what depends on it.
+/// A change of one of our choices, to see its effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// None is.
+    /// No change.
     Chosen,
     /// The pure SSD is one package with five times the blocks.
     OnePackage,
     /// All planes work at once.
     Planes,
-    /// A bus that is ten times as fast.
+    /// A bus that is ten times faster.
     FastBus,
-    /// A disk that reads ahead and takes writes in before they are written.
+    /// A disk that reads ahead and accepts writes before they are on the platters.
     Buffered,
     /// Requests of a quarter of the size.
     SmallRequests,
     /// Requests of four times the size.
     LargeRequests,
-    /// Four requests under way at once.
+    /// Four concurrent requests.
     Deep,
     /// Moves in blocks of 40 KB.
     Blocks40,
     /// Moves in blocks of 4 KB.
     Blocks4,
-    /// What moves is the coldest, whether it was read through or not.
+    /// The coldest data moves, whether it was read through or not.
     ByAge,
 }
 
 impl Variant {
-    /// Those that change what the text measures.
+    /// The variants that affect the text's measures.
     pub const ALL: [Self; 10] = [
         Self::Chosen,
         Self::OnePackage,
@@ -163,7 +163,7 @@ impl Variant {
         Self::Blocks4,
     ];
 
-    /// It in words.
+    /// A description in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Chosen => "as chosen",
@@ -197,16 +197,16 @@ impl Variant {
     }
 }
 
-/// The parameters of a run, but for its seed.
+/// The parameters of a run without its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// What is put in.
+    /// The input.
     pub input: Input,
     /// The system.
     pub system: System,
-    /// The workshop, in GiB.
+    /// The size of the workshop, in GiB.
     pub ssd_gib: u32,
-    /// The choice that is changed.
+    /// The changed choice.
     pub variant: Variant,
 }
 
@@ -217,7 +217,7 @@ pub struct Made {
     pub case: Case,
     /// Its seed.
     pub seed: u64,
-    /// The result; of a move, its time.
+    /// The result; for a move, only its time.
     pub outcome: SohoOutcome,
 }
 
@@ -226,15 +226,15 @@ pub struct Made {
 pub struct Runs {
     /// True for the quick form.
     pub quick: bool,
-    /// Every run.
+    /// All runs.
     pub made: Vec<Made>,
 }
 
 impl Runs {
-    /// Simulates the evaluation on so many threads; calls `done` with the number of runs done, and of all. The quick
-    /// form has one seed, and a sixteenth of the data and of the workshop.
+    /// Simulates the evaluation on this number of threads; calls `done` with the number of finished runs and of all
+    /// runs. The quick form has one seed, and a sixteenth of the data and of the workshop.
     pub fn new(quick: bool, threads: NonZeroUsize, done: &(dyn Fn(usize, usize) + Sync)) -> Self {
-        // What depends on a choice is seen with one seed: choices differ by more than seeds.
+        // Changed choices have only the first seed: choices differ by more than seeds.
         let is_asked = |case: &Case, seed: u64| case.variant == Variant::Chosen || seed == SEEDS[0];
         let with = |seed: &u64| {
             cases().into_iter().filter(|case| is_asked(case, *seed)).map(|case| (case, *seed)).collect::<Vec<_>>()
@@ -255,7 +255,7 @@ impl Runs {
         seeds(self.quick).iter().map(move |seed| of(SeedRuns { made: &self.made, seed: *seed }))
     }
 
-    /// A number, measured with each seed.
+    /// A number, measured per seed.
     pub fn sample(&self, of: impl Fn(SeedRuns<'_>) -> f64) -> Sample {
         Sample::of(self.each(&of))
     }
@@ -265,12 +265,12 @@ impl Runs {
         self.sample(of).mean()
     }
 
-    /// With how many seeds something is so.
+    /// The number of seeds for which a condition is true.
     pub fn follows(&self, of: impl Fn(SeedRuns<'_>) -> bool) -> Followed {
         self.each(&of).collect()
     }
 
-    /// The length of the spans in which written bytes are counted.
+    /// The length of the spans for which written bytes are counted.
     pub fn bucket(&self) -> Duration {
         BUCKET / part(self.quick) as u32
     }
@@ -301,7 +301,7 @@ impl<'a> SeedRuns<'a> {
         self.of(Input::Application(application), system)
     }
 
-    /// The share of its mean response time that an application takes longer in `a` than in `b`.
+    /// The relative increase of an application's mean response time from `b` to `a`.
     pub fn over(self, application: Application, (a, b): (System, System), variant: Variant) -> f64 {
         let mean = |system| {
             let input = Input::Application(application);
@@ -310,13 +310,13 @@ impl<'a> SeedRuns<'a> {
         mean(a) / mean(b) - 1.0
     }
 
-    /// The same, on average over the applications.
+    /// The same increase as a mean over the applications.
     pub fn over_all(self, systems: (System, System), variant: Variant) -> f64 {
         let shares = Application::ALL.map(|application| self.over(application, systems, variant));
         shares.iter().sum::<f64>() / shares.len() as f64
     }
 
-    /// The seconds in which so many GiB move.
+    /// The time to move this number of GiB in blocks of `kb` KB, in seconds.
     pub fn moved_s(self, gib: u64, kb: u64) -> f64 {
         self.of(Input::Moved(gib, kb), System::Blocking(1)).took.as_secs_f64()
     }
@@ -330,7 +330,7 @@ fn part(quick: bool) -> u64 {
     if quick { QUICK_PART } else { 1 }
 }
 
-/// The variant in which a system is run: a change that does not touch it is none.
+/// The variant for a run of a system: a change that does not affect the system counts as no change.
 fn ran_as(variant: Variant, system: System) -> Variant {
     use Variant::{Blocks4, Blocks40, Buffered, Chosen, FastBus, OnePackage, Planes};
     let untouched = match system {
@@ -341,7 +341,7 @@ fn ran_as(variant: Variant, system: System) -> Variant {
     if untouched { Chosen } else { variant }
 }
 
-/// What is simulated, each once with every seed.
+/// The simulated cases, each once per seed.
 fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     let mut ask = |input, systems: &[System], ssd_gib, variant| {
@@ -412,7 +412,7 @@ fn parameters(case: Case, part: u64) -> SohoRun {
     let staged = match system {
         System::Disk => crate::soho::System::Disk,
         System::Flash => crate::soho::System::Flash,
-        // As the text counts: nothing moves below the critical threshold, and then all of it does.
+        // By the text's rule, no data moves below the critical threshold, and above it all data moves.
         System::Blocking(critical_permille) => crate::soho::System::Soho(Staged {
             critical_permille,
             regular_permille: critical_permille,

@@ -1,4 +1,4 @@
-//! From the values of one case to a rack that is filled.
+//! From the values of one case to a filled rack.
 
 use super::hardware::rack;
 use super::system::Wrong;

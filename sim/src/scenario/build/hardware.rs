@@ -1,4 +1,4 @@
-//! The rack of a trial: as it is described, and with the changes that the scenario makes.
+//! The rack of a trial: its description, with the changes of the scenario.
 
 use super::system::Wrong;
 use crate::scenario::case::Case;
@@ -6,7 +6,7 @@ use crate::scenario::changes::Changes;
 use crate::scenario::sources::Sources;
 use model::RackSpec;
 
-/// The rack, with the changes that the scenario makes.
+/// The rack with the changes of the scenario.
 pub(super) fn rack(case: &Case, sources: &mut Sources<'_>) -> Result<RackSpec, Wrong> {
     let name = case.word("rack");
     let changes = changes(case)?;
@@ -28,7 +28,7 @@ fn changes(case: &Case) -> Result<Changes, Wrong> {
     })
 }
 
-/// A share in thousandths; `None` is none.
+/// A share in thousandths; `None` for zero.
 fn permille(case: &Case, key: &'static str) -> Result<Option<u16>, Wrong> {
     let share = case.number(key);
     match (share * 1_000.0).round() as u16 {

@@ -45,7 +45,7 @@ fn permille(case: &Case, key: &'static str) -> u32 {
     (case.number(key) * 1_000.0).round() as u32
 }
 
-/// A buffer that a planner can divide among pieces.
+/// A buffer that is large enough for a planner to divide among pieces.
 fn memory(case: &Case) -> Result<u64, Wrong> {
     const LEAST_BYTES: u64 = 1_000_000;
     match case.bytes("repartition.memory") {

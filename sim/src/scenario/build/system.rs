@@ -6,7 +6,7 @@ use crate::scenario::value::Meaning;
 use engine::{IdleTimeout, OverloadPolicy, RackPolicy, ReadPolicy, Relief, Shares, Weighing};
 use model::RackSpec;
 
-/// An error in a value, once all are known: the key, and what to write.
+/// An error that is found when all values are known: the key, and the correct form.
 pub(in crate::scenario) type Wrong = (&'static str, String);
 
 pub(super) fn network(case: &Case) -> Network {
