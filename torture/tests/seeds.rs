@@ -83,6 +83,21 @@ fn a_retired_drive_gets_nothing_that_waited_to_be_written_to_it() {
 }
 
 #[test]
+fn a_shelf_that_is_there_twice_is_no_loss() {
+    sound(14_788_454_009);
+}
+
+#[test]
+fn an_object_that_an_evacuation_moved_back_is_recovered_from_an_older_copy() {
+    sound(14_788_457_354);
+}
+
+#[test]
+fn groups_that_spin_since_no_starts_are_left_are_at_rest() {
+    sound(14_700_001_457);
+}
+
+#[test]
 fn a_start_that_the_engine_gave_up_trips_no_fuse_later() {
     sound(1_001_294);
 }
