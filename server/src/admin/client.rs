@@ -32,6 +32,10 @@ use tokio::net::UnixStream;
 
 /// The longest time to an answer. Generous, because the server waits for no drive.
 const ANSWER_LIMIT: Duration = Duration::from_secs(25);
+/// Requests that read much of the catalog, and may take longer while the server answers others.
+const SLOW: [&str; 3] = ["/thermometer", "/lost", "/scrub/lost"];
+/// The same, if they are sent with POST.
+const SLOW_TO_POST: [&str; 4] = ["/repartition", "/recall", "/drives/replace", "/catalog/backup"];
 /// The longest time that a server takes to end after it closed a connection. A server that is still there then has not
 /// ended.
 const GOING_LIMIT: Duration = Duration::from_secs(5);
@@ -408,9 +412,8 @@ impl Client {
         target: &str,
         body: Bytes,
     ) -> Result<Option<T>, Failure> {
-        let may_ponder = method == Method::POST
-            && ["/repartition", "/recall", "/drives/replace"].iter().any(|slow| target.starts_with(slow))
-            || target.starts_with("/thermometer");
+        let is_slow = |slow: &&str| target.starts_with(slow);
+        let may_ponder = SLOW.iter().any(is_slow) || method == Method::POST && SLOW_TO_POST.iter().any(is_slow);
         let stream = self.connect().await?;
         let exchange = self.exchange(stream, method, target, body);
         tokio::pin!(exchange);

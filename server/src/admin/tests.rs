@@ -3,6 +3,7 @@
 
 use super::answer::STOPPING;
 use super::*;
+use crate::backup::BackupReport;
 use crate::data_dir::{Credentials, DataDir, InitOptions};
 use crate::report::{
     CapacityStatus, DriveCounts, ExposureReport, FrontStatus, GroupCounts, IntakeStatus, LostReport, MoveEstimate,
@@ -499,16 +500,22 @@ async fn a_server_that_breaks_every_connection_and_stays_is_not_said_to_be_gone(
     server.abort();
 }
 
-/// A server that takes its time over jobs, and answers others meanwhile or not.
+/// A server that is slow to answer some requests, and answers others meanwhile or not.
 async fn ponders(listener: UnixListener, answers_others: bool) {
     loop {
         let (mut stream, _) = listener.accept().await.unwrap();
         drop(tokio::spawn(async move {
             let mut request = [0; 1024];
             assert_ne!(stream.read(&mut request).await.unwrap(), 0);
-            let body = if request.starts_with(b"POST /repartition") {
+            let slow = [
+                (&b"POST /repartition"[..], serde_json::to_string(&JobReport { job: 7, ..Default::default() })),
+                (b"POST /catalog/backup", serde_json::to_string(&BackupReport { records: 7, ..Default::default() })),
+                (b"GET /lost", serde_json::to_string(&LostReport { count: 7, ..Default::default() })),
+            ];
+            let asked = slow.into_iter().find(|(asked, _)| request.starts_with(asked));
+            let body = if let Some((_, body)) = asked {
                 tokio::time::sleep(PONDERS_FOR).await;
-                serde_json::to_string(&crate::repartition::JobReport { job: 7, ..Default::default() }).unwrap()
+                body.unwrap()
             } else if answers_others {
                 serde_json::to_string(&status()).unwrap()
             } else {
@@ -523,7 +530,7 @@ async fn ponders(listener: UnixListener, answers_others: bool) {
 const PONDERS_FOR: Duration = Duration::from_mins(10);
 
 #[tokio::test(start_paused = true)]
-async fn the_plan_of_a_job_is_waited_for_as_long_as_the_server_answers_others() {
+async fn slow_answers_are_waited_for_as_long_as_the_server_answers_others() {
     for answers_others in [true, false] {
         let (_root, dir) = data_dir("d");
         let listener = UnixListener::bind(dir.join("admin.sock")).unwrap();
@@ -532,6 +539,9 @@ async fn the_plan_of_a_job_is_waited_for_as_long_as_the_server_answers_others() 
         let message = Client::of(&dir).unwrap().repartition(&crate::repartition::Request::default()).await;
         if answers_others {
             assert_eq!((message.unwrap().job, begun.elapsed() >= PONDERS_FOR), (7, true));
+            let client = Client::of(&dir).unwrap();
+            assert_eq!(client.backup(Path::new("/elsewhere")).await.unwrap().records, 7);
+            assert_eq!(client.lost_objects().await.unwrap().count, 7);
         } else {
             let message = message.unwrap_err().to_string();
             assert!(message.contains("it took too long") && begun.elapsed() < PONDERS_FOR, "{message}");
