@@ -1,27 +1,28 @@
-//! When a cold drive sleeps, and when it is woken: the spin-down manager of Serviceable cold storage (algorithm 2)
-//! beside an OSD that knows nothing of it. Pure: [`Agent::tick`] gets the time and what was seen, and says what to do.
+//! Decides when a cold drive sleeps and when it is woken: the spin-down manager of Serviceable cold storage (algorithm
+//! 2), beside an OSD that does not know of it. Pure: [`Agent::tick`] takes the time and the observations, and returns
+//! actions.
 //!
 //! ```text
 //!            idle long enough, nothing reserved, clean,            flushed, and no I/O
 //!            a start left today, nothing to scrub: Flush            since for `settle`: Sleep
 //! Spinning ------------------------------------------> Flushing ----------------------> Stopping
 //!    ^  ^                                                  |                                |
-//!    |  '------- others write on, or no flush is seen -----'                                v
+//!    |  '------- writes continue, or no flush is seen -----'                                v
 //!    '--- it turns: woken by others, or by Start when a deep scrub is due -------------- Asleep
 //! ```
 //!
-//! Whether the drive may sleep, how long after its last I/O and its start, and what its budget of starts allows, is the
-//! engine's to say: each drive has a [`SpinDownManager`] of its own, the one that the simulator has. One wake serves
-//! flush and deep scrub together: while a drive turns anyway, every placement group whose deep scrub is older than half
-//! the period is scrubbed, and it is woken when one is older than the whole.
+//! The engine decides if the drive may sleep, by the time since its last I/O and its last start, and by its budget of
+//! starts: each drive has its own [`SpinDownManager`], the same as in the simulator. One wake serves flush and deep
+//! scrub together: while a drive turns anyway, every placement group whose deep scrub is older than half the period is
+//! scrubbed, and the drive is woken when one is older than the whole period.
 //!
-//! In hold mode an OSD whose drive sleeps keeps its writes on `block.db`, and the drive is woken when these are as many
-//! as are allowed. A drive that turns, for whatever reason, gets them at once ([`Action::Drain`]).
+//! In hold mode an OSD whose drive sleeps keeps its writes on `block.db`, and the drive is woken when these reach the
+//! allowed cost. A drive that turns, for any reason, gets them at once ([`Action::Drain`]).
 //!
-//! Invariants: nothing is put to sleep while the cluster was not seen (`None`), nor before the kernel has counted a
-//! flush of the drive's cache, unless it writes through; a drive whose budget is used up spins until the next day; a
-//! wake is counted once, whoever caused it; writes are held back from a drive that sleeps, or is about to, and from no
-//! other.
+//! Invariants: no drive is put to sleep while the cluster was not seen (`None`), or before the kernel has counted a
+//! flush of the drive's cache, unless the drive writes through; a drive whose budget is used up spins until the next
+//! day; a wake is counted once, regardless of its cause; writes are held back only from a drive that sleeps or is about
+//! to.
 
 pub mod stamp;
 #[cfg(test)]
@@ -40,49 +41,50 @@ use std::time::Duration;
 pub struct Settings {
     /// The engine's policy: idle timer, budget of starts (the paper, section III-B).
     pub node: NodePolicy,
-    /// Every placement group is deep-scrubbed once in so long.
+    /// Period in which every placement group is deep-scrubbed once.
     pub deep_scrub_every: Duration,
-    /// So long without I/O after the flush before the drive is stopped.
+    /// Time without I/O after the flush before the drive is stopped.
     pub settle: Duration,
-    /// So long a drive is kept spinning for deep scrubs that do not end.
+    /// Maximum time for which a drive is kept spinning for deep scrubs that do not end.
     pub window_max: Duration,
-    /// Writes that are held back from a drive that sleeps, at most; `None` if none are.
+    /// Maximum cost of the writes that are held back from a sleeping drive; `None` if none are held back.
     pub hold_max: Option<u64>,
 }
 
-/// So much longer than the cluster's down-out interval a drive turns, at least: an OSD that fails is noticed within
-/// seconds, and its recovery is reserved within seconds of its being out. `larder reproduce serviceable` has the same.
+/// Minimum time for which a drive turns beyond the cluster's down-out interval: an OSD that fails is noticed within
+/// seconds, and its recovery is reserved within seconds after it is out. `larder reproduce serviceable` has the same
+/// value.
 pub const RECOVERY_GRACE: Duration = Duration::from_mins(1);
 
-/// So long a drive may take to stand still, or to be at speed.
+/// Maximum time in which a drive stops or reaches its speed.
 const TRANSITION_MAX: Duration = Duration::from_mins(2);
 
-/// So long after a deep scrub was asked for it may be asked for again.
+/// Time after which a deep scrub may be requested again.
 const ASK_AGAIN: Duration = Duration::from_mins(30);
 
-/// A flush is given up when the drive was looked at so often since and did not settle. Looks are counted and not time:
-/// one may take longer than `settle` where many OSDs are asked, or the machine is busy.
+/// Number of looks after which the flush of a drive that does not settle is given up. Looks are counted instead of
+/// time: one may take longer than `settle` where many OSDs are asked, or the machine is busy.
 const FLUSHING_LOOKS_MAX: u32 = 10;
 
-/// What a drive's platters do, as far as is known.
+/// State of a drive's platters, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// They stand still.
     Standby,
     /// They turn.
     Active,
-    /// They are on their way, or nobody knows.
+    /// They are starting or stopping, or their state is unknown.
     Unknown,
 }
 
-/// What was seen of a drive.
+/// Observation of a drive.
 #[derive(Clone, Copy, Debug)]
 pub struct DriveSeen {
     /// The kernel's counters; `None` if the drive is gone.
     pub counters: Option<IoCounters>,
     /// Its mode.
     pub mode: Mode,
-    /// Whether it has no cache that must be flushed; the kernel sends such a drive no flushes.
+    /// True if it has no cache that must be flushed; the kernel sends no flushes to this kind of drive.
     pub is_write_through: bool,
 }
 
@@ -91,22 +93,22 @@ pub struct DriveSeen {
 pub struct Held {
     /// Their cost, as the OSD counts it: their bytes, and some for each write.
     pub cost: u64,
-    /// Whether it was asked to hold them back, and not to write them within seconds.
+    /// True if the OSD was asked to hold them back, and not to write them within seconds.
     pub is_on: bool,
 }
 
-/// What was seen of an OSD in the cluster.
+/// Observation of an OSD in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OsdSeen {
     /// Its placement groups.
     pub pgs: Vec<Pg>,
-    /// Whether a recovery or backfill is reserved on it.
+    /// True if a recovery or backfill is reserved on it.
     pub is_reserved: bool,
     /// The writes that it holds back; `None` without hold mode.
     pub held: Option<Held>,
 }
 
-/// What was seen of an OSD and its drive. Of the OSD nothing, while the monitors or its daemon cannot be reached.
+/// Observation of an OSD and its drive; without the OSD while the monitors or its daemon cannot be reached.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The drive.
@@ -115,26 +117,26 @@ pub struct Seen {
     pub osd: Option<OsdSeen>,
 }
 
-/// Something to do.
+/// An action for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The OSD's deferred writes go to its drive, and the drive's cache is flushed.
     Flush(OsdId),
-    /// From now on the OSD holds back writes from its drive.
+    /// The OSD holds back writes from its drive from now on.
     Hold(OsdId),
-    /// It holds back none any more, and what it held back goes to the drive.
+    /// The OSD no longer holds back writes, and the held ones go to the drive.
     Drain(OsdId),
     /// The drive is sent to standby.
     Sleep(OsdId),
     /// The drive is started.
     Start(OsdId),
-    /// Deep scrubs of these placement groups are asked for.
+    /// Deep scrubs of these placement groups are requested.
     DeepScrub(OsdId, Vec<String>),
-    /// The drive turns: what else wanted it may be done (its health is read).
+    /// The drive turns: other work that waited for it may be done (its health is read).
     Window(OsdId),
 }
 
-/// What a drive does, as far as the agent knows.
+/// Phase of a drive, as far as the agent knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -155,38 +157,38 @@ struct Drive {
     osd: OsdId,
     manager: SpinDownManager,
     phase: Phase,
-    /// When the phase began.
+    /// Start of the phase.
     since: Time,
     /// The last I/O that was seen.
     touched_at: Time,
     counters: Option<IoCounters>,
-    /// Flushes that the kernel had counted when the last one was asked for.
+    /// Flushes that the kernel had counted when the last one was requested.
     flushes_before: u64,
     /// Looks since then.
     flushing_looks: u32,
     asked_at: Option<Time>,
     held_cost: u64,
-    /// It was asked to write what was held back, and was not flushed since.
+    /// It was asked to write the held-back writes, and was not flushed since.
     is_drained: bool,
     account: Account,
 }
 
-/// What a drive did, as it is remembered over restarts.
+/// Counts of a drive, persisted over restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// The day of its last start, of the Unix epoch.
     pub day: u32,
     /// Its starts on that day.
     pub starts: u32,
-    /// Times it was sent to sleep.
+    /// Number of times that it was sent to sleep.
     pub sleeps: u64,
-    /// Times the agent woke it.
+    /// Number of times that the agent woke it.
     pub own_wakes: u64,
-    /// Times others woke it.
+    /// Number of times that others woke it.
     pub other_wakes: u64,
 }
 
-/// What an agent remembers, and shows.
+/// State of an agent that it persists and shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRecord {
     /// The cluster's identity.
@@ -200,14 +202,14 @@ pub struct AgentRecord {
 pub struct DriveRecord {
     /// The OSD.
     pub osd: OsdId,
-    /// What the drive does.
+    /// Phase of the drive.
     pub phase: Phase,
-    /// Since when, in seconds of the Unix epoch.
+    /// Start of the phase, in seconds of the Unix epoch.
     pub since_s: u64,
     /// The cost of the writes that are held back from it, as its OSD counts it.
     #[serde(default)]
     pub held_cost: u64,
-    /// What it did.
+    /// Its counts.
     #[serde(flatten)]
     pub account: Account,
 }
@@ -222,11 +224,11 @@ pub struct Agent {
     drives: Vec<Drive>,
 }
 
-/// The drive of a manager that has one.
+/// The id of the drive in a manager that has one.
 const ALONE: DriveId = DriveId(0);
 
 impl Agent {
-    /// An agent of the drives of `osds`, which are as `seen`. `remembered` is what an earlier one knew.
+    /// An agent for the drives of `osds`, in their observed states. `remembered` is the record of an earlier agent.
     pub fn new(settings: Settings, osds: &[(OsdId, DriveSeen)], remembered: Option<&AgentRecord>, now: Time) -> Self {
         let known = |osd| remembered.and_then(|record| record.drives.iter().find(|drive| drive.osd == osd));
         let drive = |(osd, seen): &(OsdId, DriveSeen)| {
@@ -236,7 +238,7 @@ impl Agent {
         Self { settings, drives }
     }
 
-    /// From now on it has the drives of `osds`, in that order. What it knows of those that it had it goes on knowing.
+    /// Replaces its drives by those of `osds`, in that order. It keeps the state of the drives that it had.
     pub fn renew(&mut self, osds: &[(OsdId, DriveSeen)], now: Time) {
         let mut had = std::mem::take(&mut self.drives);
         for (osd, seen) in osds {
@@ -248,7 +250,7 @@ impl Agent {
         }
     }
 
-    /// The flush of `osd` that was asked for has failed: its drive turns on, and is flushed when it was idle again.
+    /// The requested flush of `osd` has failed: its drive continues to turn, and is flushed after it was idle again.
     pub fn flush_failed(&mut self, osd: OsdId, now: Time) {
         let is_flushing = |drive: &&mut Drive| drive.osd == osd && drive.phase == Phase::Flushing;
         if let Some(drive) = self.drives.iter_mut().find(is_flushing) {
@@ -256,7 +258,7 @@ impl Agent {
         }
     }
 
-    /// What to do, given what was `seen` of each drive, in the order of [`Agent::new`].
+    /// Returns the actions, given what was `seen` of each drive, in the order of [`Agent::new`].
     pub fn tick(&mut self, now: Time, seen: &[Seen]) -> Vec<Action> {
         assert_eq!(seen.len(), self.drives.len(), "every drive is looked at");
         let mut actions = Vec::new();
@@ -267,7 +269,7 @@ impl Agent {
         actions
     }
 
-    /// What is to be remembered of `fsid`'s cluster.
+    /// The state to persist, for the cluster `fsid`.
     pub fn record(&self, fsid: &str) -> AgentRecord {
         let drive = |drive: &Drive| DriveRecord {
             osd: drive.osd,
@@ -318,7 +320,7 @@ impl Drive {
         (self.account.day, self.account.starts) = self.manager.started(ALONE, now, now);
     }
 
-    /// Whether the kernel has counted a flush since one was asked for.
+    /// True if the kernel has counted a flush since one was requested, or the drive writes through.
     fn is_flushed(&self, seen: &DriveSeen) -> bool {
         seen.is_write_through || seen.counters.is_some_and(|counters| counters.flushes > self.flushes_before)
     }
@@ -354,8 +356,8 @@ impl Tick<'_> {
         self.hold(drive, seen.osd.as_ref().and_then(|osd| osd.held));
     }
 
-    /// An OSD holds writes back while its drive sleeps, and not while it turns. One that was started anew, or was not
-    /// reached before, is asked again. What the drive got stays in the OSD's memory, twice, until it is flushed.
+    /// An OSD holds back writes while its drive sleeps, and not while it turns. An OSD that was restarted, or was not
+    /// reachable before, is asked again. Data that the drive got stays in the OSD's memory, twice, until it is flushed.
     fn hold(&mut self, drive: &mut Drive, held: Option<Held>) {
         let Some(held) = held else { return };
         match drive.phase {
@@ -372,7 +374,7 @@ impl Tick<'_> {
         }
     }
 
-    /// Whether data moved since the last look. A drive that is gone, or was, counts as touched.
+    /// True if data moved since the last look. A drive that is gone, or was gone, counts as touched.
     fn note_touch(&mut self, drive: &mut Drive, counters: Option<IoCounters>) -> bool {
         let was_touched = match (counters, &drive.counters) {
             (Some(now), Some(before)) => matches!(now.since(before, 0), Touch::Io(_) | Touch::Restarted),
@@ -389,7 +391,7 @@ impl Tick<'_> {
         was_touched
     }
 
-    /// Somebody else made it turn.
+    /// Another program made it turn.
     fn woken(&mut self, drive: &mut Drive) {
         drive.account.other_wakes += 1;
         drive.count_start(self.now);
@@ -408,7 +410,7 @@ impl Tick<'_> {
         osd.pgs.iter().filter(is_due).map(|pg| pg.name.clone()).collect()
     }
 
-    /// Asks for deep scrubs while the drive turns. True while it is kept spinning for them.
+    /// Requests deep scrubs while the drive turns. True while it is kept spinning for them.
     fn scrubs(&mut self, drive: &mut Drive, osd: &OsdSeen) -> bool {
         if self.now.since(drive.since) >= self.settings.window_max {
             return false;
@@ -423,14 +425,14 @@ impl Tick<'_> {
         !due.is_empty() || osd.pgs.iter().any(|pg| pg.state.contains("scrubbing"))
     }
 
-    /// Whether nothing in the cluster stands against its sleep (algorithm 2: no recovery work reserved for the OSD).
+    /// True if nothing in the cluster prevents its sleep (algorithm 2: no recovery work reserved for the OSD).
     fn may_sleep(osd: &OsdSeen) -> bool {
         !osd.is_reserved && osd.pgs.iter().all(Pg::is_clean)
     }
 
     fn spinning(&mut self, drive: &mut Drive, osd: Option<&OsdSeen>) {
         let Some(osd) = osd.filter(|osd| Self::may_sleep(osd)) else { return };
-        // What is held back would be missing on the drive that is scrubbed, and would come after the flush.
+        // Held-back writes would be missing on the drive that is scrubbed, and would come after the flush.
         if osd.held.is_some_and(|held| held.is_on) {
             return;
         }

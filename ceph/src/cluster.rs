@@ -1,5 +1,5 @@
-//! A cluster as far as planning and conversion need it: OSDs, pools, CRUSH rules, placement groups. Plain values that a
-//! test can write down.
+//! A cluster as planning and conversion need it: OSDs, pools, CRUSH rules, placement groups. Plain values that a test
+//! can construct.
 
 use model::Time;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ impl fmt::Display for OsdId {
     }
 }
 
-/// What `reweight` is of an OSD that gets all that its CRUSH weight gives it.
+/// The `reweight` of an OSD that gets all that its CRUSH weight gives it.
 pub const REWEIGHT_WHOLE: u32 = 65_536;
 
 /// One OSD.
@@ -28,22 +28,23 @@ pub struct Osd {
     pub id: OsdId,
     /// Its identity, which does not.
     pub uuid: String,
-    /// Whether its daemon runs.
+    /// True if its daemon runs.
     pub is_up: bool,
-    /// Whether CRUSH may choose it.
+    /// True if CRUSH may choose it.
     pub is_in: bool,
-    /// Whether it was destroyed, and its number waits for a new one.
+    /// True if it was destroyed, and its number waits for a new one.
     pub is_destroyed: bool,
-    /// Whether it was announced (`ceph osd new`) and has never run since; what else is known is of its predecessor.
+    /// True if it was announced (`ceph osd new`) and has never run since; the other fields then describe its
+    /// predecessor.
     pub is_new: bool,
     /// Its share of what its CRUSH weight gives it (`ceph osd reweight`), in parts of [`REWEIGHT_WHOLE`]; 0 if it is
     /// out.
     pub reweight: u32,
-    /// Whether it is known to be encrypted (dmcrypt). A directory of dumps does not say it.
+    /// True if it is known to be encrypted (dmcrypt). A directory of dumps does not show that.
     pub is_encrypted: bool,
     /// Its device class.
     pub class: Option<String>,
-    /// How willingly it is a primary, in thousandths.
+    /// Its primary affinity, in thousandths.
     pub affinity_permille: u32,
     /// Its CRUSH weight, 65,536 for each TiB.
     pub weight: u64,
@@ -51,23 +52,23 @@ pub struct Osd {
     pub capacity_bytes: u64,
     /// Bytes in use of them.
     pub used_bytes: u64,
-    /// Whether its metadata lie on a device of their own (`block.db`).
+    /// True if its metadata is on a separate device (`block.db`).
     pub has_db: bool,
-    /// Bytes of that device; 0 without one, or if it is not known.
+    /// Bytes of that device; 0 without one, or if unknown.
     pub db_bytes: u64,
-    /// Whether that device spins; `None` without one.
+    /// True if that device spins; `None` without one.
     pub db_spins: Option<bool>,
-    /// What it stores by: `bluestore`.
+    /// Its object store: `bluestore`.
     pub objectstore: String,
     /// The machine that it runs on.
     pub hostname: String,
     /// The kernel's names of its devices.
     pub devices: Vec<String>,
-    /// Those of its data alone.
+    /// The kernel's names of its data devices only.
     pub data_devices: Vec<String>,
-    /// Whether its data lie in a file of a file system, and not on a device.
+    /// True if its data is in a file of a file system, and not on a device.
     pub is_in_file: bool,
-    /// The CRUSH buckets above it, from the nearest on: type and name.
+    /// The CRUSH buckets above it, nearest first: type and name.
     pub places: Vec<(String, String)>,
 }
 
@@ -77,7 +78,7 @@ impl Osd {
         self.places.iter().find(|(kind, _)| kind == domain).map(|(_, name)| name.as_str())
     }
 
-    /// Whether it lies below the CRUSH bucket `root`.
+    /// True if it is below the CRUSH bucket `root`.
     pub fn is_below(&self, root: &str) -> bool {
         self.places.iter().any(|(_, name)| name == root)
     }
@@ -90,7 +91,7 @@ pub struct Pool {
     pub id: u64,
     /// Its name.
     pub name: String,
-    /// Whether it stores whole copies, and not an erasure code.
+    /// True if it stores whole copies; false for an erasure code.
     pub is_replicated: bool,
     /// Copies of each object, or shards of the code.
     pub size: u32,
@@ -98,13 +99,13 @@ pub struct Pool {
     pub pg_count: u32,
     /// The number of its CRUSH rule.
     pub rule: u32,
-    /// Whether it is, or has, a cache tier.
+    /// True if it is, or has, a cache tier.
     pub is_tiered: bool,
-    /// What it is for: `rgw`, `rbd`, `mgr_devicehealth`.
+    /// Its applications: `rgw`, `rbd`, `mgr_devicehealth`.
     pub applications: Vec<String>,
-    /// The flags of it, as Ceph names them.
+    /// Its flags, as Ceph names them.
     pub flags: Vec<String>,
-    /// When it was made, if that is known.
+    /// Time of its creation, if known.
     pub created: Option<Time>,
 }
 
@@ -115,9 +116,9 @@ pub struct Take {
     pub root: String,
     /// The device class to which it is limited.
     pub class: Option<String>,
-    /// The number of OSDs; 0 is as many as the pool has copies, negative: so many fewer.
+    /// The number of OSDs. 0: as many as the pool has copies; negative: this number fewer.
     pub count: i64,
-    /// The type of bucket each of which gives at most one OSD.
+    /// The type of bucket; each bucket of it gives at most one OSD.
     pub domain: String,
 }
 
@@ -128,12 +129,12 @@ pub struct Rule {
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// Its steps, if it consists of nothing but `take`, one `chooseleaf` or `choose`, `emit`.
+    /// Its steps, if it consists only of `take`, one `chooseleaf` or `choose`, `emit`.
     pub takes: Option<Vec<Take>>,
 }
 
 impl Rule {
-    /// Whether it can choose `osd`, as far as is known: rules of other kinds can choose any.
+    /// True if it may choose `osd`, as far as known: rules of other kinds may choose any.
     pub fn may_choose(&self, osd: &Osd) -> bool {
         let Some(takes) = &self.takes else { return true };
         takes.iter().any(|take| osd.is_below(&take.root) && (take.class.is_none() || take.class == osd.class))
@@ -151,16 +152,16 @@ pub struct Pg {
     pub state: String,
     /// Bytes of its objects, counted once.
     pub bytes: u64,
-    /// Writes that clients have asked of it since it was made.
+    /// Writes that clients have requested since it was created.
     pub writes: u64,
-    /// The OSDs that serve it, the primary first; a place that nobody has is left out.
+    /// The OSDs that serve it, the primary first; vacant places are left out.
     pub acting: Vec<OsdId>,
-    /// When its last deep scrub ended, as Ceph writes it.
+    /// End of its last deep scrub, as Ceph writes it.
     pub deep_scrubbed: String,
 }
 
 impl Pg {
-    /// Whether all its copies are there and in place. A scrub under way does not change that.
+    /// True if all its copies exist and are in place. A running scrub does not change that.
     pub fn is_clean(&self) -> bool {
         self.state.split('+').all(|word| matches!(word, "active" | "clean" | "scrubbing" | "deep"))
             && self.state.contains("active")
@@ -175,9 +176,9 @@ pub struct Cluster {
     pub fsid: String,
     /// The version of its CRUSH map.
     pub crush_version: u64,
-    /// The share of an OSD, in thousandths, from which on Ceph warns that it is nearly full.
+    /// Fill level of an OSD, in thousandths, from which Ceph warns that it is nearly full.
     pub nearfull_permille: u64,
-    /// When its placement groups were as they are here, if that is known.
+    /// Time of this state of its placement groups, if known.
     pub seen_at: Option<Time>,
     /// Its OSDs.
     pub osds: BTreeMap<OsdId, Osd>,
@@ -215,13 +216,13 @@ impl Cluster {
         self.pgs.iter().filter(|pg| !pg.is_clean()).count()
     }
 
-    /// Whether every placement group is known to be active+clean.
+    /// True if every placement group is known to be active+clean.
     pub fn is_clean(&self) -> bool {
         let expected: u32 = self.pools.values().map(|pool| pool.pg_count).sum();
         self.pgs.len() == expected as usize && self.unclean_count() == 0
     }
 
-    /// Placement groups of which `osd` has a copy.
+    /// Number of placement groups with a copy on `osd`.
     pub fn pgs_on(&self, osd: OsdId) -> usize {
         self.pgs.iter().filter(|pg| pg.acting.contains(&osd)).count()
     }

@@ -1,21 +1,21 @@
-//! How one OSD, or one pool, is converted and reverted.
+//! The conversion and reversion of one OSD, or one pool.
 //!
 //! ```text
 //! OSD    Out -> wait until it holds nothing -> Stop -> Destroy -> Class -> Affinity -> Create -> Start -> In -> wait
 //! pool   AddRule -> SetRule -> wait                               back: SetRule -> RemoveRule -> wait
 //! ```
 //!
-//! [`next_for_osd`] and [`next_for_pool`] look at what is, not at what was done last: the first step whose effect is
-//! missing comes next. So a conversion can be stopped after each step and go on later, and `revert` is the same machine
-//! with the original as its goal. What cannot be seen in the cluster, how it was before, is in the [`OsdRecord`].
+//! [`next_for_osd`] and [`next_for_pool`] look at the current state, not at the last action: the first step whose
+//! effect is missing comes next. So a conversion can stop after each step and resume later, and `revert` is the same
+//! machine with the original as its goal. The [`OsdRecord`] stores what the cluster does not show: the original state.
 //!
 //! The OSD is destroyed, not purged: number and place in the CRUSH map stay (Ceph's documentation, "Replacing an OSD").
 //!
-//! A run that was killed while an OSD was made anew may leave one that was announced and never ran (`ceph osd new`
-//! comes before its devices are written): there is nothing on it, and it is destroyed and made again.
+//! A run that was killed while it created an OSD again may leave one that was announced and never ran (`ceph osd new`
+//! comes before its devices are written): nothing is stored on it, and it is destroyed and created again.
 //!
-//! Invariant: no step is next while a placement group is not active+clean, except those that bring an OSD back as it
-//! was (Start, and In of an OSD that was not made anew).
+//! Invariant: no step is next while a placement group is not active+clean, except those that bring an OSD back
+//! unchanged (Start, and In of an OSD that was not created again).
 
 use crate::cluster::{Cluster, Osd, OsdId, REWEIGHT_WHOLE};
 use crate::crush_rule::HotPrimary;
@@ -24,24 +24,24 @@ use crate::record::Record;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Where a conversion leads.
+/// The goal of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
     /// Cold.
     Converted,
-    /// As it was before.
+    /// The original state.
     Original,
 }
 
-/// What of an OSD a conversion changes.
+/// The properties of an OSD that a conversion changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// Its device class.
     pub class: Option<String>,
-    /// How willingly it is a primary, in thousandths.
+    /// Its primary affinity, in thousandths.
     pub affinity_permille: u32,
-    /// Whether it has a `block.db`.
+    /// True if it has a `block.db`.
     pub has_db: bool,
 }
 
@@ -59,21 +59,21 @@ pub struct OsdRecord {
     pub fsid: String,
     /// The OSD.
     pub osd: OsdId,
-    /// Where it leads.
+    /// The goal.
     pub goal: Goal,
-    /// How the OSD was.
+    /// The OSD's original shape.
     pub original: Shape,
-    /// How it is when it is converted.
+    /// Its shape after the conversion.
     pub converted: Shape,
-    /// The identity of the OSD that must be made anew to get there; `None` if it need not.
+    /// The identity of the OSD that must be created again to reach the goal; `None` if none must be.
     pub replaces: Option<String>,
-    /// Its share of what its CRUSH weight gives it, in parts of [`REWEIGHT_WHOLE`]; taking an OSD out and in again
-    /// forgets it.
+    /// Its share of what its CRUSH weight gives it, in parts of [`REWEIGHT_WHOLE`]; Ceph loses it when an OSD is taken
+    /// out and in again.
     #[serde(default = "whole")]
     pub reweight: u32,
     /// The device of its data.
     pub data: String,
-    /// The device of its `block.db` when it is converted.
+    /// The device of its `block.db` after the conversion.
     pub db: String,
 }
 
@@ -89,9 +89,9 @@ impl Record for OsdRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OsdStep {
-    /// CRUSH chooses it no more; its data move to others.
+    /// CRUSH no longer chooses it; its data move to others.
     Out,
-    /// Its daemon ends.
+    /// Its daemon stops.
     Stop,
     /// Its identity is given up; number and place stay.
     Destroy,
@@ -99,29 +99,29 @@ pub enum OsdStep {
     Class,
     /// It gets its primary affinity.
     Affinity,
-    /// Its devices are wiped, and it is made anew.
+    /// Its devices are wiped, and it is created again.
     Create,
-    /// Its daemon runs.
+    /// Its daemon starts.
     Start,
     /// CRUSH may choose it; data move to it.
     In,
 }
 
-/// What comes next.
+/// The next step of a conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next<S> {
     /// This step.
     Do(S),
-    /// Nothing until something has happened by itself.
+    /// Nothing until the cluster has changed by itself.
     Wait(String),
-    /// Nothing: it is as it should be.
+    /// Nothing: the goal is reached.
     Done,
-    /// Nothing; somebody must do something first.
+    /// Nothing; the operator must act first.
     Refused(String),
 }
 
 impl OsdRecord {
-    /// The conversion of `osd` of `cluster`, which is as it was.
+    /// The conversion of `osd` of `cluster`, which is in its original state.
     pub fn new(cluster: &Cluster, osd: &Osd, cold_class: &str, data: String, db: String) -> Self {
         let converted = Shape { class: Some(cold_class.to_owned()), affinity_permille: 0, has_db: true };
         let mut record = Self {
@@ -139,15 +139,15 @@ impl OsdRecord {
         record
     }
 
-    /// From now on it leads to `goal`; `osd` is how it is now.
+    /// Sets the goal; `osd` is the current state.
     pub fn turn(&mut self, osd: &Osd, goal: Goal) {
         self.goal = goal;
-        // Of one that never ran it is not known what it has; there is nothing on it to keep.
+        // It is unknown if an OSD that never ran has a `block.db`; nothing is stored on it that must be kept.
         let is_other = osd.has_db != self.wanted().has_db || osd.is_new;
         self.replaces = (is_other && !osd.is_destroyed).then(|| osd.uuid.clone());
     }
 
-    /// The shape that it leads to.
+    /// The shape at its goal.
     pub fn wanted(&self) -> &Shape {
         match self.goal {
             Goal::Converted => &self.converted,
@@ -156,8 +156,8 @@ impl OsdRecord {
     }
 }
 
-/// The steps of `record`, as far as they can be known before the first is done; what is there already is skipped when
-/// it comes to it.
+/// The steps of `record`, as far as they are known before the first is done; a step whose effect already exists is
+/// skipped at its turn.
 pub fn outline(record: &OsdRecord) -> Vec<OsdStep> {
     use OsdStep::{Affinity, Class, Create, Destroy, In, Out, Stop};
     match record.replaces {
@@ -166,7 +166,7 @@ pub fn outline(record: &OsdRecord) -> Vec<OsdStep> {
     }
 }
 
-/// Whether the effect of `step` is there.
+/// True if the effect of `step` exists.
 pub fn has_effect(step: OsdStep, record: &OsdRecord, cluster: &Cluster) -> bool {
     let Some(osd) = cluster.osds.get(&record.osd) else { return false };
     match step {
@@ -180,7 +180,7 @@ pub fn has_effect(step: OsdStep, record: &OsdRecord, cluster: &Cluster) -> bool 
     }
 }
 
-/// Why `osd` cannot be reverted yet: a pool's cold copies would find no place without it.
+/// The reason why `osd` cannot be reverted yet: without it a pool's cold copies would have no place.
 pub fn revert_obstacle(cluster: &Cluster, osd: OsdId) -> Option<String> {
     let class = cluster.osds.get(&osd)?.class.as_ref()?;
     cluster.pools.values().find_map(|pool| {
@@ -199,13 +199,13 @@ pub fn revert_obstacle(cluster: &Cluster, osd: OsdId) -> Option<String> {
     })
 }
 
-/// Why the cluster must be waited for; `None` if every placement group is active+clean.
+/// The reason to wait for the cluster; `None` if every placement group is active+clean.
 fn unclean(cluster: &Cluster) -> Option<String> {
     (!cluster.is_clean())
         .then(|| format!("{} of {} placement groups are not active+clean", cluster.unclean_count(), cluster.pgs.len()))
 }
 
-/// What comes next in `record`.
+/// The next step of `record`.
 pub fn next_for_osd(record: &OsdRecord, cluster: &Cluster) -> Next<OsdStep> {
     if cluster.fsid != record.fsid {
         return Next::Refused(format!("this is cluster {}, and the conversion is of {}", cluster.fsid, record.fsid));
@@ -250,7 +250,7 @@ fn shaped(record: &OsdRecord, osd: &Osd) -> Option<Next<OsdStep>> {
     }
 }
 
-/// The OSD that is there now runs, has its shape, and is chosen.
+/// The current OSD is started, gets its shape, and is taken in.
 fn returned(record: &OsdRecord, osd: &Osd) -> Next<OsdStep> {
     if !osd.is_up {
         return Next::Do(if osd.is_new { OsdStep::Destroy } else { OsdStep::Start });
@@ -259,8 +259,8 @@ fn returned(record: &OsdRecord, osd: &Osd) -> Next<OsdStep> {
         let is = if osd.has_db { "with" } else { "without" };
         return Next::Refused(format!("{} was made {is} a block.db, by other hands; see what it is", osd.id));
     }
-    // Monitors take an OSD that runs for the first time in by themselves (`mon_osd_auto_mark_new_in`), with its whole
-    // weight. Another reweight than that is somebody's will.
+    // Monitors by themselves take in an OSD that runs for the first time (`mon_osd_auto_mark_new_in`), with its whole
+    // weight. Any other reweight is the operator's decision.
     let is_weighted = osd.reweight != REWEIGHT_WHOLE || record.reweight == REWEIGHT_WHOLE;
     let chosen = || if osd.is_in && is_weighted { Next::Done } else { Next::Do(OsdStep::In) };
     shaped(record, osd).unwrap_or_else(chosen)
@@ -285,9 +285,9 @@ pub struct PoolRecord {
     pub pool: u64,
     /// Its name when it was converted.
     pub name: String,
-    /// Where it leads.
+    /// The goal.
     pub goal: Goal,
-    /// The rule that it had.
+    /// Its original rule.
     pub original_rule: String,
     /// The kind of rule that it gets.
     pub kind: PoolRule,
@@ -314,7 +314,7 @@ impl PoolRecord {
         HotPrimary { name: rule, root, hot_class, cold_class, domain }
     }
 
-    /// The rule that it leads to.
+    /// The rule at its goal.
     fn wanted(&self) -> &str {
         match self.goal {
             Goal::Converted => &self.rule,
@@ -335,7 +335,7 @@ pub enum PoolStep {
     RemoveRule,
 }
 
-/// What comes next in `record`.
+/// The next step of `record`.
 pub fn next_for_pool(record: &PoolRecord, cluster: &Cluster) -> Next<PoolStep> {
     if cluster.fsid != record.fsid {
         return Next::Refused(format!("this is cluster {}, and the conversion is of {}", cluster.fsid, record.fsid));
@@ -369,7 +369,7 @@ fn is_as_meant(record: &PoolRecord, rule: &crate::Rule) -> bool {
     }
 }
 
-/// Why the cold copies would find no place: each needs a failure domain of its own with a converted OSD.
+/// The reason why the cold copies would have no place: each needs its own failure domain with a converted OSD.
 fn too_few_cold(record: &PoolRecord, size: u32, cluster: &Cluster) -> Option<String> {
     let cold = cluster.osds.values().filter(|osd| osd.class.as_ref() == Some(&record.cold_class) && osd.is_in);
     let places: BTreeSet<&str> = cold.filter_map(|osd| osd.place(&record.domain)).collect();
@@ -382,7 +382,7 @@ fn too_few_cold(record: &PoolRecord, size: u32, cluster: &Cluster) -> Option<Str
     })
 }
 
-/// Whether the rule that the pool had from Larder is there and used by none.
+/// True if the pool's rule is one of Larder's, exists, and is used by no pool.
 fn is_left(record: &PoolRecord, cluster: &Cluster) -> bool {
     let is_larders = record.rule == HOT_ONLY_RULE || record.kind == PoolRule::HotPrimary;
     let rule = cluster.rule(&record.rule);

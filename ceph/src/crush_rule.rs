@@ -1,7 +1,7 @@
-//! The CRUSH rule of a pool whose first copy, the primary, lies on hot drives and whose others lie on cold ones.
+//! The CRUSH rule of a pool whose first copy, the primary, is on hot drives and whose others are on cold ones.
 //!
-//! `ceph osd crush rule create-...` cannot say it: such a rule takes twice. The documented way is to decompile the map,
-//! add the rule, compile and set it. [`inserted`] is the middle part; text in, text out.
+//! `ceph osd crush rule create-...` cannot express it, since this rule takes twice. The documented way is to decompile
+//! the map, add the rule, compile and set it. [`inserted`] is the middle part; text in, text out.
 
 use crate::cluster::{Rule, Take};
 
@@ -10,35 +10,35 @@ use crate::cluster::{Rule, Take};
 pub struct HotPrimary {
     /// The rule's name.
     pub name: String,
-    /// The root below which it chooses.
+    /// The root below which it chooses OSDs.
     pub root: String,
     /// The device class of the first copy.
     pub hot_class: String,
     /// The device class of all others.
     pub cold_class: String,
-    /// The type of bucket of which each copy of a class takes another.
+    /// The type of bucket; each copy of a class is in another one.
     pub domain: String,
 }
 
-/// Why a rule cannot be added to a map.
+/// Reasons why a rule cannot be added to a map.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InsertError {
     /// No rule number is left.
     #[error("all 256 rule numbers are taken; remove a rule that no pool uses (`ceph osd crush rule rm`)")]
     NoNumber,
-    /// The text does not end as `crushtool -d` ends it.
+    /// The text does not end like the output of `crushtool -d`.
     #[error("the decompiled CRUSH map has no line `# end crush map`")]
     NotAMap,
-    /// A rule of that name, which says something else.
+    /// Another rule of that name exists.
     #[error("there is a rule {0} that says something else; rename or remove it")]
     Taken(String),
 }
 
-/// Rules in a map, at most (CRUSH_MAX_RULES).
+/// Maximum number of rules in a map (CRUSH_MAX_RULES).
 const RULES_MAX: u32 = 256;
 
 impl HotPrimary {
-    /// Whether `rule` says this.
+    /// True if `rule` is this one.
     pub fn is(&self, rule: &Rule) -> bool {
         let take = |class: &str, count: i64| Take {
             root: self.root.clone(),
@@ -49,7 +49,7 @@ impl HotPrimary {
         rule.takes.as_deref() == Some(&[take(&self.hot_class, 1), take(&self.cold_class, -1)])
     }
 
-    /// The rule in the language of `crushtool`, with number `id`. Releases to 16 demand two lines more.
+    /// The rule in the language of `crushtool`, with number `id`. Releases up to 16 need two more lines (`with_sizes`).
     pub fn text(&self, id: u32, with_sizes: bool) -> String {
         let Self { name, root, hot_class, cold_class, domain } = self;
         let sizes = if with_sizes { "\tmin_size 1\n\tmax_size 10\n" } else { "" };
@@ -85,7 +85,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// The end of what `crushtool -d` prints of 16.2.
+    /// The end of the output of `crushtool -d` in 16.2.
     const MAP: &str = "# buckets\nhost host-0 {\n\tid -2\n\tid -5 class ssd\n}\n# rules\n\
         rule replicated_rule {\n\tid 0\n\ttype replicated\n\tmin_size 1\n\tmax_size 10\n\tstep take default\n\
         \tstep chooseleaf firstn 0 type host\n\tstep emit\n}\n\n# end crush map\n";

@@ -1,6 +1,6 @@
-//! Reads what Ceph prints as JSON. Fields that are not used are not looked at, so that releases may add theirs.
+//! Reads Ceph's JSON output. Unused fields are ignored, so releases may add theirs.
 //!
-//! What was tried: 16.2 (Pacific).
+//! Tested with 16.2 (Pacific).
 
 use crate::agent::stamp;
 use crate::cluster::{Cluster, Osd, OsdId, Pg, Pool, REWEIGHT_WHOLE, Rule, Take};
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, HashMap};
 
-/// The dumps of which a cluster is read: the name of the file in a directory of dumps, and the arguments of `ceph`.
+/// The dumps that describe a cluster: the name of the file in a directory of dumps, and the arguments of `ceph`.
 pub const DUMPS: [(&str, &[&str]); 5] = [
     ("osd-dump", &["osd", "dump"]),
     ("osd-crush-dump", &["osd", "crush", "dump"]),
@@ -17,7 +17,7 @@ pub const DUMPS: [(&str, &[&str]); 5] = [
     ("pg-dump", &["pg", "dump"]),
 ];
 
-/// A dump that is not what Ceph prints.
+/// A dump that is not Ceph's output.
 #[derive(Debug, thiserror::Error)]
 #[error("the dump {dump} cannot be read ({reason}); make it again with `ceph {command} --format json`")]
 pub struct DumpError {
@@ -147,7 +147,7 @@ struct DfEntry {
     kb_used: u64,
 }
 
-/// Of a destroyed OSD the number alone is left, or what its daemon last said.
+/// For a destroyed OSD, only the number is left, or the last report of its daemon.
 #[derive(Default, Deserialize)]
 struct Metadata {
     id: u32,
@@ -203,7 +203,7 @@ struct PgSum {
     num_write: u64,
 }
 
-/// What `ceph pg ls-by-osd` prints.
+/// The output of `ceph pg ls-by-osd`.
 #[derive(Deserialize)]
 struct PgList {
     pg_stats: Vec<PgEntry>,
@@ -232,7 +232,7 @@ fn names(list: &str) -> Vec<String> {
 
 fn pg(entry: PgEntry) -> Option<Pg> {
     let pool = entry.pgid.split('.').next()?.parse().ok()?;
-    // A place that nobody has is the largest number there is.
+    // A vacant place has the largest number of all.
     let acting = entry.acting.iter().filter_map(|osd| u32::try_from(*osd).ok()).filter(|osd| *osd < i32::MAX as u32);
     Some(Pg {
         pool,
@@ -287,7 +287,7 @@ fn rule(entry: &CrushRule) -> Rule {
     Rule { id: entry.rule_id, name: entry.rule_name.clone(), takes: takes(&entry.steps) }
 }
 
-/// The rule as a list of takes; `None` if it does more than that.
+/// The rule as a list of takes; `None` if it has other steps.
 fn takes(steps: &[CrushStep]) -> Option<Vec<Take>> {
     let steps: Vec<&CrushStep> = steps.iter().filter(|step| !step.op.starts_with("set_")).collect();
     let (triples, rest) = steps.as_chunks::<3>();
@@ -309,14 +309,14 @@ fn take([take, choose, emit]: &[&CrushStep; 3]) -> Option<Take> {
     Some(Take { root: root.to_owned(), class, count: choose.num, domain: choose.domain.clone() })
 }
 
-/// The CRUSH hierarchy, without the shadows that Ceph makes for device classes.
+/// The CRUSH hierarchy, without the shadows that Ceph creates for device classes.
 struct Tree<'a> {
     parents: HashMap<i64, &'a CrushBucket>,
     weights: HashMap<i64, u64>,
     classes: HashMap<i64, &'a str>,
 }
 
-/// Buckets above one another, at most; a hierarchy has a dozen types.
+/// Maximum number of buckets above one another; a hierarchy has a dozen types.
 const DEPTH_MAX: usize = 64;
 
 impl<'a> Tree<'a> {

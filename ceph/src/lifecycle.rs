@@ -1,15 +1,16 @@
-//! How the rules of the data thermometer move objects of RGW into a storage class whose pool has a hot-primary rule.
+//! Moves objects of RGW, by the rules of the data thermometer, into a storage class whose pool has a hot-primary rule.
 //!
-//! 1. What S3's lifecycle can say (prefix, tags, whole days) becomes a transition, which RGW does by itself.
-//! 2. What it cannot say (seconds, sizes, "unless a rule further up calls it hot") is done by copying an object onto
-//!    itself with the cold class. RGW 16.2 drops a filter of sizes without a word, and the rule then holds for all: it
-//!    must never get one.
-//! 3. What needs facts that RGW has not (reads), or would lose something (a copy loses tags), is refused.
+//! 1. A rule that S3's lifecycle can express (prefix, tags, whole days) becomes a transition, which RGW does by itself.
+//! 2. A rule that it cannot express (seconds, sizes, "unless a rule further up calls it hot") copies an object onto
+//!    itself with the cold class. RGW 16.2 silently drops a filter of sizes, and the rule then holds for all objects:
+//!    it must never get one.
+//! 3. A rule is refused if it needs facts that RGW does not have (reads), or if its move would lose something (a copy
+//!    loses tags).
 //!
-//! Which objects are due is the engine's to say ([`Thermometer::judge`]), by the rules that are left after 3.
+//! The engine decides which objects are due ([`Thermometer::judge`]), by the rules that are left after 3.
 //!
-//! Invariants: an object is moved only if a rule calls it cold and no rule further up can call it hot. Nothing is moved
-//! because no rule holds for it, whatever the default is.
+//! Invariants: an object is moved only if a rule calls it cold and no rule further up can call it hot. An object for
+//! which no rule holds is not moved, regardless of the default.
 
 pub mod copy;
 #[cfg(test)]
@@ -23,49 +24,50 @@ use std::time::Duration;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// How what a rule calls cold is moved.
+/// The way to move the objects that a rule calls cold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
-    /// By RGW, so many days after the object was written.
+    /// By RGW, this number of days after the object was written.
     Lifecycle {
-        /// 1 at least.
+        /// At least 1.
         days: u32,
     },
     /// By a copy onto itself.
     Copy,
-    /// It never decides: a rule further up holds whenever it does.
+    /// Never used: a rule further up holds whenever this one does.
     Hidden,
     /// Not at all.
     Refused,
 }
 
-/// What becomes of a cold rule in a bucket.
+/// The plan for a cold rule in a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RulePlan {
     /// Its number in larder.toml, from 1.
     pub number: usize,
     /// Its name; may be empty.
     pub name: String,
-    /// How it moves objects.
+    /// The way in which it moves objects.
     pub way: Way,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// The rules as they are for one bucket.
+/// The rules for one bucket.
 #[derive(Clone, Debug)]
 pub struct BucketRules {
     /// Its cold rules.
     pub plans: Vec<RulePlan>,
     rules: Vec<Rule>,
-    /// The rules that count, and the number of each from 1.
+    /// The rules that count, and the number of each, from 1.
     judge: Thermometer,
     numbers: Vec<usize>,
 }
 
 impl BucketRules {
-    /// Those of `bucket`. If `lifecycle_is_taken`, its lifecycle configuration is another's, and stays as it is.
+    /// The rules for `bucket`. If `lifecycle_is_taken`, its lifecycle configuration is not Larder's, and stays as it
+    /// is.
     pub fn of(thermometer: &Thermometer, bucket: &str, lifecycle_is_taken: bool) -> Self {
         let about = |rule: &Rule| rule.bucket.as_deref().is_none_or(|named| named == bucket);
         let rules: Vec<(usize, &Rule)> = (1..).zip(&thermometer.rules).filter(|(_, rule)| about(rule)).collect();
@@ -83,7 +85,7 @@ impl BucketRules {
         Self { plans, rules: thermometer.rules.clone(), judge, numbers }
     }
 
-    /// The plan of the rule that calls an object cold at `now_ms`, if one does. Facts without reads.
+    /// The plan of the rule that calls an object cold at `now_ms`, if any. The facts have no reads.
     pub fn due(&self, facts: &Facts, now_ms: u64) -> Option<&RulePlan> {
         let verdict = self.judge.judge(facts, now_ms);
         let number = self.numbers[verdict.rule.filter(|_| verdict.standing == Standing::Due)?];
@@ -92,7 +94,7 @@ impl BucketRules {
         plan
     }
 
-    /// Whether a rule moves objects by copies.
+    /// True if a rule moves objects by copies.
     pub fn copies(&self) -> bool {
         self.plans.iter().any(|plan| plan.way == Way::Copy)
     }
@@ -108,12 +110,12 @@ impl BucketRules {
     }
 }
 
-/// Whether a lifecycle rule of this ID is Larder's.
+/// True if the lifecycle rule of this ID is Larder's.
 pub fn is_own_rule(id: &str) -> bool {
     id.starts_with(xml::ID_PREFIX)
 }
 
-/// The way of the cold `rule` behind `before`, and why.
+/// The way of the cold `rule`, which comes after `before`, and the reason.
 fn way(before: &[(usize, &Rule)], rule: &Rule, lifecycle_is_taken: bool) -> (Way, String) {
     if let Some(fact) = missing_fact(rule) {
         return (Way::Refused, format!("RGW does not know {fact}"));
@@ -145,7 +147,7 @@ fn way(before: &[(usize, &Rule)], rule: &Rule, lifecycle_is_taken: bool) -> (Way
     }
 }
 
-/// The fact that `rule` needs and RGW has not.
+/// The fact that `rule` needs and RGW does not have.
 fn missing_fact(rule: &Rule) -> Option<&'static str> {
     if rule.unread_for > Duration::ZERO {
         Some("when an object was read (`unread_for`)")
@@ -158,19 +160,19 @@ fn missing_fact(rule: &Rule) -> Option<&'static str> {
     }
 }
 
-/// The days of `span`, if it is a number of whole ones from 1 on.
+/// The days of `span`, if it is a whole number of days, at least 1.
 fn whole_days(span: Duration) -> Option<u32> {
     let is_whole = span >= DAY && span.subsec_nanos() == 0 && span.as_secs().is_multiple_of(DAY.as_secs());
     u32::try_from(span.as_secs() / DAY.as_secs()).ok().filter(|_| is_whole)
 }
 
-/// Sizes that a rule allows, from the first to the last.
+/// The smallest and the largest size that a rule allows.
 fn sizes(rule: &Rule) -> (u64, u64) {
     let first = rule.larger_than_bytes.map_or(0, |limit| limit.saturating_add(1));
     (first, rule.smaller_than_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(1)))
 }
 
-/// Whether both rules can hold for one object.
+/// True if both rules can hold for one object.
 fn may_overlap(one: &Rule, other: &Rule) -> bool {
     let ((first, last), (other_first, other_last)) = (sizes(one), sizes(other));
     let is_apart = |(key, value): &(String, String)| other.tags.iter().any(|(k, v)| k == key && v != value);
@@ -179,7 +181,7 @@ fn may_overlap(one: &Rule, other: &Rule) -> bool {
         && !one.tags.iter().any(is_apart)
 }
 
-/// Whether `one`, which is of the same bucket, holds whenever `other` does.
+/// True if `one`, a rule for the same bucket, holds whenever `other` does.
 fn covers(one: &Rule, other: &Rule) -> bool {
     let ((first, last), (other_first, other_last)) = (sizes(one), sizes(other));
     missing_fact(one).is_none()

@@ -1,16 +1,17 @@
 //! The plan: which OSDs of a cluster can go cold, and what that moves, needs, saves and risks.
 //!
 //! 1. Each pool gets a role (`roles`): hot-primary, hot only, left as it is, or in the way.
-//! 2. The hot class is the fastest device class into which one copy of the hot-primary pools fits beside what lies
-//!    there, with the largest failure domain of it lost (`choice`). OSDs of slower classes go cold; in a cluster of
-//!    one class as many as leave that room.
-//! 3. Each host needs hot devices for `block.db`, and the data of an OSD that is out room on others (`hosts`).
-//! 4. Room, moved bytes, starts, watts, and what a failed hot OSD wakes follow (`effects`).
+//! 2. The hot class is the fastest device class that has room for one copy of the hot-primary pools beside its current
+//!    data, even after the loss of its largest failure domain (`choice`). OSDs of slower classes go cold; in a cluster
+//!    of one class, as many as leave that room.
+//! 3. Each host needs hot devices for `block.db`, and the data of an OSD that is out needs room on others (`hosts`).
+//! 4. The rest follows from these: room, moved bytes, starts, watts, and the drives that a failed hot OSD wakes
+//!    (`effects`).
 //!
-//! Cold OSDs get a device class of their own. So rules that take another class leave them alone, and a cluster in which
-//! only some OSDs are converted is an ordinary one.
+//! Cold OSDs get their own device class. So rules that take another class leave them alone, and a cluster in which only
+//! some OSDs are converted is an ordinary one.
 //!
-//! Numbers of bytes are of data; what OSDs use for themselves is not counted as need, but it is in use.
+//! Numbers of bytes are of data; the space that OSDs use for themselves is not counted as need, but as in use.
 
 mod choice;
 mod effects;
@@ -62,7 +63,7 @@ pub fn plan(cluster: &Cluster, options: &Options) -> Plan {
     plan
 }
 
-/// What stands against it at the moment.
+/// Notes the current obstacles.
 fn now(cluster: &Cluster, notes: &mut Notes) {
     if cluster.pgs.is_empty() {
         notes.reason("no placement group is known; is a manager running?".to_owned());

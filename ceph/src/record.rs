@@ -1,7 +1,7 @@
-//! The files in which conversions and agents remember what they need to go on, or back.
+//! The files in which conversions and agents store the state that they need to resume, or to revert.
 //!
-//! One line with magic, version, kind and checksum, and JSON behind it, which names the cluster and what it is about. A
-//! file of another version, kind or checksum is refused and not replaced; nothing is removed by name alone.
+//! One line with magic, version, kind and checksum, then JSON, which names the cluster and the subject. A file of
+//! another version, kind or checksum is refused and not replaced; nothing is removed by name alone.
 
 use crc_fast::{CrcAlgorithm, checksum};
 use serde::Serialize;
@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: &str = "larder-ceph";
 
-/// The version of the files, in which other versions are not read.
+/// The version of the files; other versions are not read.
 pub const RECORD_VERSION: u32 = 1;
 
-/// Bytes of a file, at most.
+/// Maximum size of a file, in bytes.
 const BYTES_MAX: usize = 1 << 20;
 
-/// What may be remembered.
+/// A type that can be stored in a record file.
 pub trait Record: Serialize + DeserializeOwned {
     /// The kind of file.
     const KIND: &'static str;
 }
 
-/// Why a record cannot be used.
+/// Reasons why a record cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The system's error.
@@ -35,12 +35,12 @@ pub enum RecordError {
         /// The error.
         error: io::Error,
     },
-    /// It is not such a file, or is damaged.
+    /// Not a record file, or damaged.
     #[error("{path} is not what Larder wrote ({reason}); look at it, and move it away if it is not needed")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage.
         reason: String,
     },
 }
@@ -55,7 +55,7 @@ pub fn encode<R: Record>(record: &R) -> serde_json::Result<String> {
     Ok(format!("{MAGIC} {RECORD_VERSION} {} {:016x}\n{body}", R::KIND, digest(&body)))
 }
 
-/// The record of those bytes, or what is wrong with them.
+/// The record of those bytes, or the error as text.
 pub fn decode<R: Record>(text: &str) -> Result<R, String> {
     let (head, body) = text.split_once('\n').ok_or("it has no head")?;
     let [magic, version, kind, crc] = head.split(' ').collect::<Vec<_>>()[..] else {
@@ -85,7 +85,8 @@ pub fn read<R: Record>(path: &Path) -> Result<Option<R>, RecordError> {
     decode(&text).map(Some).map_err(damaged)
 }
 
-/// Writes `record` to `path`: all of it or what was there before. The directory is made if it is missing.
+/// Writes `record` to `path`: the file then has all of it, or its earlier contents. Creates the directory if it is
+/// missing.
 pub fn write<R: Record>(path: &Path, record: &R) -> Result<(), RecordError> {
     let failed = |error: io::Error| RecordError::Io { path: path.to_owned(), error };
     let text = encode(record).map_err(|error| failed(error.into()))?;
@@ -102,7 +103,7 @@ pub fn write<R: Record>(path: &Path, record: &R) -> Result<(), RecordError> {
     durable().map_err(failed)
 }
 
-/// Removes the record in `path`, if it is one of this kind; it is fine if there is none.
+/// Removes the record in `path`, if it is of this kind; a missing file is no error.
 pub fn remove<R: Record>(path: &Path) -> Result<(), RecordError> {
     if read::<R>(path)?.is_some() {
         fs::remove_file(path).map_err(|error| RecordError::Io { path: path.to_owned(), error })?;
@@ -166,7 +167,7 @@ mod tests {
             bytes[at] = to;
             if let Ok(changed) = String::from_utf8(bytes) && changed != text {
                 let decoded = decode::<Note>(&changed);
-                // A digit of the checksum says the same in both cases.
+                // A digit of the checksum has the same value in both cases.
                 prop_assert!(decoded.is_err() || changed.to_lowercase() == text, "{}", changed);
             }
         }

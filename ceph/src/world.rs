@@ -1,4 +1,4 @@
-//! The doors to the world: commands with deadlines, files of dumps, the kernel's counters, drives, RGW.
+//! The interfaces to the world: commands with deadlines, files of dumps, the kernel's counters, drives, RGW.
 
 pub mod convert;
 pub mod db;

@@ -1,9 +1,9 @@
-//! What migration costs clients of staged data: `cargo bench -p larder --bench beside_migration`. Four clients put and
-//! get small objects that stay in the workshop, over HTTP on the loopback, a fixed number of requests a second each, so
-//! that a slow answer does not hide the ones behind it. Servers in turns: nothing moves; objects of 8 MB move
+//! Measures the cost of migration to clients of staged data: `cargo bench -p larder --bench beside_migration`. Four
+//! clients put and get small objects that stay in the workshop, over HTTP on the loopback, a fixed number of requests a
+//! second each, so a slow answer does not hide the ones after it. Servers in turns: nothing moves; objects of 8 MB move
 //! meanwhile, paced in blocks of several sizes; unpaced, which is in one block; and paced above the critical threshold,
-//! where moving takes more of the time and PUTs are delayed. The emulated drives lie on the same disk, and what they do
-//! takes the same processor: this is the whole of what migration costs here, not pacing's part alone.
+//! where moving takes more of the time and PUTs are delayed. The emulated drives are on the same disk, and their work
+//! takes the same processor: this is the whole cost of migration here, not only pacing's part.
 //!
 //! `-- ROUNDS SECONDS` are 3 and 20 by default.
 #![allow(clippy::unwrap_used)]
@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const CLIENTS: u64 = 4;
-/// Each client asks so often.
+/// Time between two requests of a client.
 const INTERVAL: Duration = Duration::from_millis(20);
 const SMALL_BYTES: usize = 64 << 10;
 const LARGE_BYTES: usize = 8 << 20;
@@ -25,11 +25,11 @@ const LARGE: u64 = 96;
 /// Memory of the process: see `docs/limits.md`, "Memory in all".
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
-/// What is looked at: its name, the settings of the workshop, and those of migration.
+/// A case: its name, the settings of the workshop, and those of migration.
 type Kind = (&'static str, &'static str, &'static str);
-/// A workshop that is never too full.
+/// A workshop that never fills up to its thresholds.
 const ROOMY: &str = "capacity = \"4 GB\"\nregular = 1.0\ncritical = 1.0\n";
-/// What is to move fills more than the critical share of it.
+/// The objects that are to move fill more than its critical share.
 const TIGHT: &str = "capacity = \"1 GB\"\nregular = 0.03\ncritical = 0.5\n";
 const KINDS: [Kind; 7] = [
     ("nothing moves", ROOMY, ""),
@@ -69,7 +69,7 @@ impl Latencies {
     }
 }
 
-/// A client that puts and gets in turns, until `ended`.
+/// A client that puts and gets in turn, until `ended`.
 fn ask(server: &Server, number: u64, ended: &AtomicBool) -> Latencies {
     let (mut client, mut found) = (Client::of(server), Latencies::default());
     let body = vec![number as u8; SMALL_BYTES];
@@ -86,14 +86,14 @@ fn ask(server: &Server, number: u64, ended: &AtomicBool) -> Latencies {
         } else {
             assert!(client.ask("GET", &path, b"", 200) == &body[..], "{path} has other bytes");
         }
-        // From when it was due: what waits behind a slow answer waits as well.
+        // Counted from the due time: a request after a slow answer waits as well.
         found.0[turn as usize % 2].push(due.elapsed());
     }
     found
 }
 
-/// The latencies on a server of this kind, how long it was looked at, which is no longer than `longest`, and how many
-/// bytes moved.
+/// The latencies on a server of this kind, the length of the run, which is at most `longest`, and the number of moved
+/// bytes.
 fn run(data: &Path, (_, workshop, moves): Kind, longest: Duration) -> (Latencies, Duration, u64) {
     let server = Server::start(data, &settings(ROOMY, ""));
     let mut client = Client::of(&server);
@@ -133,7 +133,7 @@ fn run(data: &Path, (_, workshop, moves): Kind, longest: Duration) -> (Latencies
 }
 
 fn main() {
-    // `cargo test --benches` only wants to know that it can be started.
+    // `cargo test --benches` only checks that it starts.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

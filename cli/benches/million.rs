@@ -1,10 +1,10 @@
 //! Small objects by the million, through HTTP on the loopback: put, listed, read, scanned in key order, packed and
 //! deleted, of 0.5 to 16 KB (log-uniform): `cargo bench -p larder --bench million`. 100,000 of them; `-- 1000000` is
-//! another number, and `-- 1000000 DIRECTORY` puts the data there. Every byte that comes back is compared.
+//! another number, and `-- 1000000 DIRECTORY` puts the data there. Every byte that is read is compared.
 //!
-//! Beside each rate is the most memory that the process has had by then, against the bound of `docs/limits.md`, which
-//! does not depend on the number. Disk: 2.4 times the objects, which have 4.6 KB on average; a workshop
-//! of 16 GB, of which each takes 10 KB. The clients share the processor with the server.
+//! Each rate is printed with the peak memory of the process so far, and the bound of `docs/limits.md`, which does not
+//! depend on the number of objects. Disk: 2.4 times the objects, which have 4.6 KB on average; a workshop of 16 GB,
+//! where each takes 10 KB. The clients share the processor with the server.
 #![allow(clippy::unwrap_used)]
 
 mod client;
@@ -23,7 +23,7 @@ const MEMORY_BYTES_MAX: u64 = 1 << 30;
 const MIN_BYTES: f64 = 512.0;
 const MAX_BYTES: f64 = 16_384.0;
 
-/// Nothing moves by itself; and then all of it does.
+/// Settings under which nothing moves by itself; and settings under which everything does.
 const STAYING: &str = "time_scale = 100
 [workshop]
 capacity = \"16 GB\"
@@ -43,19 +43,19 @@ linger = \"0 s\"
 scan_interval = \"200 ms\"
 ";
 
-/// Bits that follow from `number` and look like any others.
+/// Bits that depend on `number` alone and look random.
 fn mixed(number: u64) -> u64 {
     let first = (number ^ number >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let second = (first ^ first >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     second ^ second >> 33
 }
 
-/// The key of an object: objects that are put one after another lie far from each other.
+/// The key of an object: objects that are put one after another have distant keys.
 fn path(number: u64) -> String {
     format!("/shelf/{:016x}", mixed(number))
 }
 
-/// Fills `into` with the bytes of an object, and gives how many these are.
+/// Fills `into` with the bytes of an object, and returns their number.
 fn fill(number: u64, into: &mut Vec<u8>) -> u64 {
     let uniform = (mixed(number + 1) >> 11) as f64 / (1_u64 << 53) as f64;
     let bytes = (MIN_BYTES * (MAX_BYTES / MIN_BYTES).powf(uniform)) as usize;
@@ -71,7 +71,7 @@ fn fill(number: u64, into: &mut Vec<u8>) -> u64 {
     bytes as u64
 }
 
-/// What was done, how long it took, and what the process has needed for it.
+/// Prints the work, its duration, and the memory that the process has needed for it.
 fn report(server: &Server, what: &str, (count, bytes): (u64, u64), took: Duration) {
     let peak_bytes = server.peak_bytes();
     let (rate, mb) = (count as f64 / took.as_secs_f64(), bytes as f64 / 1e6 / took.as_secs_f64());
@@ -83,7 +83,8 @@ fn report(server: &Server, what: &str, (count, bytes): (u64, u64), took: Duratio
     assert!(peak_bytes <= MEMORY_BYTES_MAX, "the process has had more than {} MB", MEMORY_BYTES_MAX >> 20);
 }
 
-/// Has `each` called for every number below `count` by clients side by side; how many bytes it says, and how long.
+/// Lets clients call `each` in parallel, for every number below `count`. Returns the sum of its results, and the
+/// duration.
 fn by_all(server: &Server, count: u64, each: impl Fn(&mut Client, &mut Vec<u8>, u64) -> u64 + Sync) -> (u64, Duration) {
     let (next, bytes, began) = (AtomicU64::new(0), AtomicU64::new(0), Instant::now());
     thread::scope(|scope| {
@@ -109,7 +110,7 @@ fn get(client: &mut Client, buffer: &mut Vec<u8>, number: u64) -> u64 {
     bytes
 }
 
-/// Lists everything, page after page: how many keys that are, all of them in order.
+/// Lists everything, page by page, and checks the order. Returns the number of keys, and the duration.
 fn list(server: &Server) -> (u64, Duration) {
     let (mut client, began, mut count, mut last) = (Client::of(server), Instant::now(), 0, String::new());
     loop {
@@ -133,7 +134,7 @@ fn until_packed(server: &Server) {
     }
 }
 
-/// The phases, with a server that is ended in order and one after it.
+/// The phases, with a server that is stopped in order and another one after it.
 fn run(count: u64, data: &Path) {
     let server = Server::start(data, STAYING);
     Client::of(&server).ask("PUT", "/shelf", b"", 200);
@@ -174,7 +175,7 @@ fn run(count: u64, data: &Path) {
 }
 
 fn main() {
-    // `cargo test --benches` only wants to know that it can be started.
+    // `cargo test --benches` only checks that it starts.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

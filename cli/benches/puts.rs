@@ -1,11 +1,11 @@
-//! PUTs and GETs of 16 KiB by 64 clients over HTTP on the loopback, each with a connection that it keeps:
-//! `cargo bench -p larder --bench puts`. The binary with the intake on and off, MinIO and `versitygw` if they are in
-//! `PATH`, and with `-- ANOTHER-BINARY` that one, in turns within one run, each on a data directory of its own. With
-//! `-- alone` nobody but the binary with the intake on.
+//! PUTs and GETs of 16 KiB by 64 clients over HTTP on the loopback, each with a persistent connection:
+//! `cargo bench -p larder --bench puts`. Measured are the binary with the intake on and off, MinIO and `versitygw` if
+//! they are in `PATH`, and with `-- ANOTHER-BINARY` that one, in turns within one run, each with its own data
+//! directory. With `-- alone`, only the binary with the intake on.
 //!
-//! The clients share the processor with the server, so the processor time of each request is printed beside the rate,
-//! the server's and that of the clients, which no server can lessen. Payloads are not signed; requests are. A client
-//! gets what it has put, in an order of its own, and compares every byte.
+//! The clients share the processor with the server, so the processor time of each request is printed beside the rate:
+//! the server's, and the clients', which no server can reduce. Payloads are not signed; requests are. A client gets the
+//! objects that it has put, in its own order, and compares every byte.
 #![allow(clippy::unwrap_used)]
 
 #[path = "client/signing.rs"]
@@ -24,11 +24,11 @@ use std::time::{Duration, Instant};
 const CLIENTS: usize = 64;
 const OBJECT_BYTES: usize = 16 << 10;
 const TURNS: usize = 3;
-/// How long the clients of a turn put.
+/// Time for which the clients of a turn put.
 const PUTTING: Duration = Duration::from_secs(6);
-/// How long they get.
+/// Time for which they get.
 const GETTING: Duration = Duration::from_secs(4);
-/// How long a server may take to listen.
+/// Maximum time until a server listens.
 const PATIENCE: Duration = Duration::from_mins(1);
 const KEYS: (&str, &str) = ("comparison", "comparisons-secret");
 
@@ -39,13 +39,13 @@ struct Contender {
 }
 
 enum Kind {
-    /// A binary of Larder; `None` leaves the setting out, for one that does not know it.
+    /// A binary of Larder; `None` leaves the setting out, for a binary that does not know it.
     Larder(PathBuf, Option<&'static str>),
     MinIo,
     VersityGw,
 }
 
-/// A server that runs, until it is dropped.
+/// A running server, until it is dropped.
 struct Server {
     process: Child,
     address: String,
@@ -95,7 +95,7 @@ impl Server {
 
     /// Another server, called `name`, from `PATH`.
     fn other(name: &str, arrange: impl FnOnce(&mut Command, &str)) -> Self {
-        // Free a moment ago, which is as much as a program that wants its port named can have.
+        // It was free a moment ago, which is the best that a program with a given port can have.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().to_string();
         let mut command = Command::new(name);
         arrange(&mut command, &address);
@@ -110,12 +110,12 @@ impl Server {
         Self { process, address, keys: (KEYS.0.into(), KEYS.1.into()) }
     }
 
-    /// Processor time so far, of it and of the clients, in seconds.
+    /// Processor time so far, of the server and of the clients, in seconds.
     fn processor_s(&self) -> [f64; 2] {
         [self.process.id(), std::process::id()].map(|process| {
             let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
             let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-            // User and system time in ticks, of which Linux shows 100 a second on every platform.
+            // User and system time in ticks; Linux reports 100 a second on every platform.
             (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
         })
     }
@@ -128,7 +128,7 @@ impl Drop for Server {
     }
 }
 
-/// A client with a connection of its own.
+/// A client with its own connection.
 struct Client {
     stream: TcpStream,
     host: String,
@@ -154,7 +154,7 @@ impl Client {
         Self { stream, host, access_key, date, scope, signing_key, answer, filled }
     }
 
-    /// A PUT, which must succeed, but for a bucket that is there already.
+    /// A PUT, which must succeed, except for a bucket that exists already.
     fn put(&mut self, path: &str, body: &[u8]) {
         self.send("PUT", path, body);
         let (head, _) = self.head();
@@ -173,7 +173,7 @@ impl Client {
         assert!(self.answer[body_at..self.filled] == *expected, "{path} has other bytes");
     }
 
-    /// Receives the head of an answer: it, and where its body begins.
+    /// Receives the head of an answer. Returns the head and the offset of the body.
     fn head(&mut self) -> (String, usize) {
         self.filled = 0;
         loop {
@@ -213,7 +213,7 @@ impl Client {
 /// Requests a second, and the processor time of each in microseconds: the server's, and the clients'.
 type Pace = [f64; 3];
 
-/// What 64 clients do for `time`: each has `requests` made until it is over; how many that were.
+/// Runs 64 clients for `time`: `requests` sends the requests of one until then, and returns their number.
 fn paced(server: &Server, time: Duration, requests: impl Fn(usize, &mut Client, Instant) -> u64 + Sync) -> Pace {
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| Client::of(server)).collect();
     let (before_s, began) = (server.processor_s(), Instant::now());
@@ -232,7 +232,7 @@ fn paced(server: &Server, time: Duration, requests: impl Fn(usize, &mut Client, 
     [rate, of(0), of(1)]
 }
 
-/// A turn: of PUTs, and of GETs.
+/// A turn of PUTs, then of GETs.
 fn turn(contender: &Contender, data: &Path, number: usize) -> [Pace; 2] {
     let server = Server::start(contender, data);
     let body: Vec<u8> = (0..OBJECT_BYTES).map(|at| (at * 31 + at / 251) as u8).collect();
@@ -284,7 +284,7 @@ fn contenders() -> Vec<Contender> {
 }
 
 fn main() {
-    // `cargo test --benches` only wants to know that it can be started.
+    // `cargo test --benches` only checks that it starts.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

@@ -15,7 +15,7 @@ use ceph::world::windows::Windows;
 use engine::SpinDownPolicy;
 use std::time::Duration;
 
-/// So long a drive is kept spinning for deep scrubs that do not end.
+/// Maximum time for which a drive is kept spinning for deep scrubs that do not end.
 const WINDOW_MAX: Duration = Duration::from_hours(12);
 
 /// `larder ceph agent`.

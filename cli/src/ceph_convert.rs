@@ -1,4 +1,4 @@
-//! `larder ceph convert` and `larder ceph revert`: one OSD or one pool turns cold, or back.
+//! `larder ceph convert` and `larder ceph revert`: converts one OSD or one pool to cold, or back.
 
 use crate::ceph_args::CephConvert;
 use crate::ceph_plan::{live, planned};
@@ -16,7 +16,7 @@ use disk::discover::Tree;
 use std::path::Path;
 use std::time::Duration;
 
-/// So long between two looks at a cluster that is waited for.
+/// Time between two looks at the cluster while a conversion waits for it.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// An OSD or a pool.
@@ -90,7 +90,7 @@ fn osd_record(options: &CephConvert, cluster: &Cluster, id: OsdId, goal: Goal) -
     Ok(OsdRecord::new(cluster, osd, &plan.cold_class, data_device(options, osd)?, db))
 }
 
-/// Whether `db` is a device that does not sleep. Own commands may take other things than devices.
+/// Checks that `db` is a device that does not sleep. The operator's own commands may take other things than devices.
 fn check_db(options: &CephConvert, db: &str, osd: &Osd, (cluster, plan): (&Cluster, &Plan)) -> anyhow::Result<()> {
     let part = |id| plan.osd(id).map(|part| (part.role, part.db_bytes));
     let is_cold = |id| matches!(part(id), Some((OsdRole::Cold | OsdRole::GoesCold, _)));
@@ -216,7 +216,7 @@ fn apply(options: &CephConvert, act: impl FnOnce(&mut Converter<'_>) -> anyhow::
             Progress::Edit(rule) => format!("# rule {rule} added to the text"),
             Progress::Wait(reason) => format!("# waiting: {reason}"),
         };
-        // Whoever reads this may have gone; the conversion goes on.
+        // The reader of the output may have gone; the conversion continues.
         let _ = print(&format!("{line}\n"));
     };
     let mut converter = Converter {

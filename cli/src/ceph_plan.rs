@@ -39,7 +39,7 @@ pub fn live() -> anyhow::Result<Cluster> {
     Ceph::default().cluster().context("the cluster cannot be read; does `ceph -s` work here?")
 }
 
-/// The options of a plan that every command has.
+/// The options of a plan that all commands share.
 pub fn planned(options: &CephPlanning) -> Options {
     Options {
         hot_class: options.hot_class.clone(),
@@ -85,7 +85,7 @@ fn text(plan: &Plan) -> String {
     text
 }
 
-/// How often a cold drive is started.
+/// The number of starts of a cold drive.
 fn starts(plan: &Plan) -> String {
     let allowed = plan.starts_per_day_max;
     let scrubs = "one or two a week for deep scrubs";

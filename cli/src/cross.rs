@@ -138,7 +138,7 @@ mod tests {
         server::data_dir::read_rack("pelican-mini").unwrap().1
     }
 
-    /// Every mean is near, whatever the confidence intervals say.
+    /// Every mean is near, regardless of the confidence intervals.
     fn assert_near(compared: &Comparison) {
         let far: Vec<_> = compared.rows.iter().filter(|row| !row.agrees || row.deviation.abs() > 0.05).collect();
         assert!(far.is_empty(), "{far:#?}");
@@ -167,7 +167,7 @@ mod tests {
         assert_near(&compared);
         let service = compared.rows.iter().filter(|row| row.measure == cross::Measure::Service);
         let [bound, unbound] = service.map(|row| row.server.mean).collect::<Vec<_>>()[..] else { panic!("two cases") };
-        // 1.5 GB of stripes, of which a link carries 0.3 GB/s and six drives 0.84.
+        // 1.5 GB of stripes; a link carries 0.3 GB/s of them and six drives 0.84.
         assert!(bound > unbound + 2.0, "{bound} s and {unbound} s");
     }
 

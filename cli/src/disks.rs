@@ -1,6 +1,6 @@
-//! The disks of this machine, before they are drives of a rack: `larder drive discover` lists them, `larder drive
-//! power` asks, starts, stops and tests one, `larder drive doctor` finds who else touches them. None of it needs a
-//! server.
+//! The disks of this machine, before they are drives of a rack: `larder drive discover` lists them,
+//! `larder drive power` queries, starts, stops and tests one, `larder drive doctor` finds programs and settings that
+//! wake them or keep them awake. None of it needs a server.
 
 use crate::args::{Discover, Doctor, Power, PowerAction};
 use crate::human::{self, bytes};
@@ -33,19 +33,19 @@ struct DiskReport {
     power_up_in_standby: Option<&'static str>,
     /// The level of Advanced Power Management; below 128 the disk may stop its platters by itself.
     apm_level: Option<u8>,
-    /// Whether it may stop its platters by timers of its own.
+    /// True if its own timers may stop its platters.
     epc_enabled: Option<bool>,
     allow_restart: Option<bool>,
-    /// `standby`, `starting`, `active`, `unknown`; none for a disk without power mode.
+    /// `standby`, `starting`, `active`, `unknown`; `None` for a disk without power mode.
     state: Option<&'static str>,
-    /// Names of what lies on it; none if that is not known.
+    /// Names of its contents; `None` if unknown.
     holds: Option<Vec<HeldReport>>,
     partitions: Vec<String>,
     usable: bool,
     reasons: Vec<String>,
 }
 
-/// Something that lies on a disk.
+/// One of the contents of a disk.
 #[derive(Serialize)]
 struct HeldReport {
     name: String,
@@ -53,7 +53,7 @@ struct HeldReport {
     label: Option<String>,
 }
 
-/// The word for a mode.
+/// The name of a mode.
 fn state(mode: &PowerMode) -> &'static str {
     match mode {
         PowerMode::Standby => "standby",
@@ -115,7 +115,7 @@ pub fn discover(options: &Discover) -> anyhow::Result<()> {
     show(options.json, &reports, |reports| table(reports))
 }
 
-/// A row for each disk, and below them the reasons against those that cannot be used.
+/// A row for each disk; below them, the reasons against those that cannot be used.
 fn table(disks: &[DiskReport]) -> String {
     if disks.is_empty() {
         return "this machine has no disks that the kernel shows below /sys/block\n".to_owned();
@@ -149,11 +149,11 @@ fn table(disks: &[DiskReport]) -> String {
 struct PowerReport {
     disk: String,
     state: &'static str,
-    /// Why the state is unknown.
+    /// The reason for an unknown state.
     reason: Option<String>,
-    /// From the stop until it stood still.
+    /// Time from the stop until it stood still.
     stop_ms: Option<u64>,
-    /// From the start until it was at speed.
+    /// Time from the start until it was at speed.
     start_ms: Option<u64>,
 }
 
@@ -180,7 +180,7 @@ pub fn power(options: &Power) -> anyhow::Result<()> {
     show(options.json, &report, sentences)
 }
 
-/// Does what is asked; how long it took to stop and to start.
+/// Executes `action`. Returns the times that it took to stop and to start.
 fn act(action: PowerAction, control: &dyn PowerControl) -> anyhow::Result<(Option<Duration>, Option<Duration>)> {
     let times = TrialTimes::default();
     let sleep = &mut std::thread::sleep;
@@ -217,7 +217,7 @@ fn sentences(report: &PowerReport) -> String {
     [Some(line), stopped, started].into_iter().flatten().collect()
 }
 
-/// What `larder drive doctor --json` prints of a finding.
+/// A finding, as `larder drive doctor --json` prints it.
 #[derive(Serialize)]
 struct FindingReport {
     cause: &'static str,

@@ -1,6 +1,6 @@
-//! `larder drive list`: the drives, one row each. `larder drive fail`: gives up a drive that failed for good. `larder
-//! drive retire`: empties a good one. `larder drive replace`: uses another one in its place. `larder drive lost`: the
-//! objects that are lost. All but the first need no server.
+//! `larder drive list`: the drives, one row each. `larder drive fail`: gives up a drive that failed permanently.
+//! `larder drive retire`: empties a good one. `larder drive replace`: uses another one in its place.
+//! `larder drive lost`: the objects that are lost. All but the first need no server.
 
 use crate::args::{ChosenDrive, Fail, List, Replace};
 use crate::human::{self, bytes, counted};
@@ -12,7 +12,7 @@ use server::offline::Offline;
 use server::report::{DriveReport, FailedReport, LostObjectReport, LostReport, ReplacedReport};
 use std::time::Duration;
 
-/// After so long a command that waits says so.
+/// A command that waits reports that after this time.
 const WAIT_SHOWN: Duration = Duration::from_secs(2);
 
 /// `larder drive list`.
@@ -21,7 +21,7 @@ pub fn list(options: &List) -> anyhow::Result<()> {
     show(options.json, &drives, |drives| table(drives) + &reasons(drives))
 }
 
-/// `larder drive fail`: through the running server, or in the data directory if there is none.
+/// `larder drive fail`: through the running server, or in the data directory if no server runs.
 pub fn fail(options: &Fail) -> anyhow::Result<()> {
     let Fail { chosen: ChosenDrive { data, drive, json }, force } = options;
     let (report, running) = wait_for(async {
@@ -36,7 +36,7 @@ pub fn fail(options: &Fail) -> anyhow::Result<()> {
     show(*json, &report, |report| format!("drive {drive} is given up: {}\n", what_follows(report, running)))
 }
 
-/// What becomes of the data of a drive that was given up.
+/// The consequences for the data of a drive that was given up.
 fn what_follows(report: &FailedReport, running: bool) -> String {
     let FailedReport { lacks_drives, drive } = report;
     match drive.group {
@@ -53,7 +53,7 @@ fn what_follows(report: &FailedReport, running: bool) -> String {
     }
 }
 
-/// `larder drive retire`: through the running server, or in the data directory if there is none.
+/// `larder drive retire`: through the running server, or in the data directory if no server runs.
 pub fn retire(options: &ChosenDrive) -> anyhow::Result<()> {
     let ChosenDrive { data, drive, json } = options;
     let (report, running) = wait_for(async {
@@ -77,7 +77,7 @@ pub fn retire(options: &ChosenDrive) -> anyhow::Result<()> {
     show(*json, &report, |_| format!("drive {drive} is retired: {rest}\n"))
 }
 
-/// `larder drive lost`: by the running server's catalog, or by that of the data directory if there is none.
+/// `larder drive lost`: by the running server's catalog, or by that of the data directory if no server runs.
 pub fn lost(options: &List) -> anyhow::Result<()> {
     let List { data, json } = options;
     let report = wait_for(async {
@@ -89,7 +89,7 @@ pub fn lost(options: &List) -> anyhow::Result<()> {
     show(*json, &report, names_of_lost)
 }
 
-/// A line for each object that is lost, and how many there are.
+/// A line for each lost object, and their number.
 fn names_of_lost(lost: &LostReport) -> String {
     let line = |object: &LostObjectReport| {
         let LostObjectReport { bucket, key, bytes: size, blob, drives } = object;
@@ -109,7 +109,7 @@ fn names_of_lost(lost: &LostReport) -> String {
     text
 }
 
-/// `larder drive replace`: through the running server, or in the data directory if there is none.
+/// `larder drive replace`: through the running server, or in the data directory if no server runs.
 pub fn replace(options: &Replace) -> anyhow::Result<()> {
     let Replace { chosen: ChosenDrive { data, drive, json }, path, wipe, wait } = options;
     let choice = DiskChoice { path: path.clone(), wipe: wipe.clone() };
@@ -134,7 +134,7 @@ pub fn replace(options: &Replace) -> anyhow::Result<()> {
     show(*json, &report, |report| format!("drive {drive} {}\n", what_was_taken(report)))
 }
 
-/// What is in the place of a drive that was replaced, and what follows.
+/// The drive in the place of a replaced one, and the consequences.
 fn what_was_taken(report: &ReplacedReport) -> String {
     match (report.taken.as_str(), report.drive.group) {
         ("itself", Some(group)) => format!(
@@ -154,7 +154,7 @@ fn known<T>(report: Option<T>, drive: u32) -> anyhow::Result<T> {
     report.ok_or_else(|| anyhow::anyhow!("there is no drive {drive}; `larder drive list` shows which there are"))
 }
 
-/// The reasons why drives cannot be used, and the wakes of those that nobody here woke, a line each.
+/// The reasons why drives cannot be used, and the wakes that the server did not cause, a line each.
 fn reasons(drives: &[DriveReport]) -> String {
     let line = |drive: &DriveReport| Some(format!("drive {}: {}\n", drive.drive, drive.reason.as_ref()?));
     let wake = |drive: &DriveReport| {
@@ -165,7 +165,7 @@ fn reasons(drives: &[DriveReport]) -> String {
     drives.iter().filter_map(line).chain(drives.iter().filter_map(wake)).collect()
 }
 
-/// A row for each of `drives`, with missed deadlines and bad sectors if there are any.
+/// A row for each of `drives`; missed deadlines and bad sectors have a column only if a drive has any.
 pub fn table(drives: &[DriveReport]) -> String {
     let any_late = drives.iter().any(|drive| drive.missed_deadlines > 0);
     let bad_sectors =

@@ -81,7 +81,7 @@ fn text(explanation: &Explanation) -> String {
     text
 }
 
-/// The sentence about an object that cannot be read: because of which drives, and what to do.
+/// The sentence about an object that cannot be read: the drives that cause this, and the remedy.
 fn trouble(state: &str, unusable: &[UnusableStack], parity: u8, recalled: bool) -> String {
     let of = |why: &str| {
         let drives: Vec<u32> = unusable.iter().filter(|stack| stack.why == why).map(|stack| stack.drive).collect();

@@ -1,11 +1,12 @@
 //! `larder init --discover`: a rack of the disks of this machine.
 //!
-//! 1. The disks are surveyed, as `larder drive discover` does; those that cannot be used are left out, and so are those
+//! 1. The disks are surveyed, as `larder drive discover` does. Disks that cannot be used are left out, and so are disks
 //!    that hold anything and are not named with `--wipe`.
-//! 2. The power limit is what the operator says: so many that may spin, or watts. What a drive is like is estimated.
-//! 3. Group size and code follow from it: of the groups with redundancy that the limit carries, those that leave the
-//!    most room for data, and of these the largest. Without any, groups of one disk.
-//! 4. The rack, its plan and what will be lost are shown. Nothing is written before that is confirmed.
+//! 2. The operator sets the power limit: a number of disks that may spin, or watts. The properties of a drive are
+//!    estimated.
+//! 3. Group size and code follow from the limit: of the groups with redundancy that the limit carries, those that leave
+//!    the most room for data, and of these the largest. If there are no such groups, groups of one disk.
+//! 4. The rack, its plan and the disks to be wiped are shown. Nothing is written before the operator confirms that.
 
 use crate::args::{CodeWish, Init};
 use crate::human::{bytes, counted, table};
@@ -22,26 +23,26 @@ use std::fmt::Write;
 use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
-/// The largest group that is chosen without being asked for.
+/// The largest group that is chosen without a request for it.
 const GROUP_MAX: usize = 12;
-/// The part of a disk that its file system takes, in percent, and the least.
+/// The part of a disk that its file system takes, in percent, and the minimum.
 const FILE_SYSTEM_PERCENT: u64 = 3;
 const FILE_SYSTEM_MIN_BYTES: u64 = 128_000_000;
 const FRAGMENT_BYTES: u32 = 128 << 10;
-/// The size of packs, and the part of a drive that one is at most.
+/// The size of packs, and the minimum number of packs for which a drive has room.
 const PACK_BYTES: u64 = 200_000_000;
 const PACKS_ON_DRIVE_MIN: u64 = 50;
 
-/// The limit that the operator knows.
+/// The limit that the operator sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
-    /// So many disks may spin at once.
+    /// Maximum number of disks that spin at once.
     Spinning(u32),
-    /// All disks together may draw so much.
+    /// Maximum power draw of all disks together, in watts.
     Watts(u32),
 }
 
-/// A disk that is left out, and why.
+/// A disk that is left out, and the reason.
 #[derive(Debug, PartialEq, Eq)]
 struct LeftOut {
     disk: String,
@@ -58,10 +59,10 @@ struct Proposal {
     left_out: Vec<LeftOut>,
 }
 
-/// The rack of the disks of this machine, as a description, once the operator has seen and confirmed it.
+/// The rack of the disks of this machine, as a description, after the operator has seen and confirmed it.
 ///
 /// # Errors
-/// If there is none, or it is not confirmed; nothing was written then.
+/// If no rack can be made, or it is not confirmed; nothing is written then.
 pub fn description(options: &Init) -> anyhow::Result<String> {
     let tree = Tree::below("/");
     let disks = survey(&tree, &system_transports);
@@ -104,14 +105,14 @@ fn choose<'a>(tree: &Tree, disks: &'a [Disk], wipe: &[String]) -> anyhow::Result
     Ok((chosen, left_out))
 }
 
-/// Enclosure and slot, slots by number where they have one, then the name.
+/// Enclosure and slot, by slot number where there is one, then the name.
 fn place(disk: &Disk) -> (Option<(String, u32, String)>, String) {
     let slot = disk.slot.as_ref();
     let slot = slot.map(|at| (at.enclosure.clone(), at.slot.parse().unwrap_or(u32::MAX), at.slot.clone()));
     (slot, disk.name.clone())
 }
 
-/// Why a disk is no drive of the rack, if it is none.
+/// The reason why a disk cannot be a drive of the rack, if any.
 fn obstacle(disk: &Disk, wiped: bool) -> Option<String> {
     let link = disk.by_id.as_ref().map_or(disk.name.clone(), |id| id.display().to_string());
     let objections = disk.objections(&link, Excused { wiped, volume: None });
@@ -131,7 +132,7 @@ fn obstacle(disk: &Disk, wiped: bool) -> Option<String> {
     Some(reason.to_owned())
 }
 
-/// The capacity that a file system leaves of a disk, in whole megabytes.
+/// The capacity that a file system leaves on a disk, in whole megabytes.
 fn capacity_bytes(disk: &Disk) -> u64 {
     let taken = (disk.size_bytes / 100 * FILE_SYSTEM_PERCENT).max(FILE_SYSTEM_MIN_BYTES);
     disk.size_bytes.saturating_sub(taken) / 1_000_000 * 1_000_000
@@ -143,7 +144,7 @@ fn propose(disks: &[&Disk], left_out: Vec<LeftOut>, limit: Limit, code: Option<C
     let largest = disks.len().min(GROUP_MAX.max(stacks + 1));
     let mut refusal = format!("a group has {} or more, and there are {}", counted(stacks as u64, "drive"), disks.len());
     let mut best: Option<(RackSpec, Layout)> = None;
-    // Where nothing else is carried, and no code was asked for, a disk for itself.
+    // If the limit carries nothing else, and no code was requested, each disk is a group.
     let alone = code.is_none().then_some(1);
     for group in (stacks..=largest).rev().chain(alone) {
         let spec = rack(disks, limit, group, code_of(group, code))?;
@@ -172,14 +173,14 @@ fn propose(disks: &[&Disk], left_out: Vec<LeftOut>, limit: Limit, code: Option<C
 const HEAD: &str = "\
 # Made by `larder init --discover`. What [drive] says of speed, power and rated starts is estimated, not measured.\n\n";
 
-/// The room for data of a rack.
+/// The capacity of a rack for data.
 fn data_bytes(spec: &RackSpec, layout: &Layout) -> u64 {
     let grouped = layout.groups.iter().flat_map(|group| &group.drives);
     let bytes: u64 = grouped.map(|drive| spec.capacity_bytes(*drive)).sum();
     bytes / spec.code.stacks() as u64 * u64::from(spec.code.data)
 }
 
-/// The code for groups of so many drives: one drive of four or more is left to rebuild upon.
+/// The code for groups of this size: in groups of three or more drives, one drive is left to rebuild upon.
 fn code_of(group: usize, wish: Option<CodeWish>) -> Code {
     let stacks = if group > 2 { group - 1 } else { group };
     let parity = match stacks {
@@ -192,7 +193,7 @@ fn code_of(group: usize, wish: Option<CodeWish>) -> Code {
     Code { data, parity, fragment_bytes: FRAGMENT_BYTES }
 }
 
-/// The rack of these disks in groups of so many.
+/// The rack of these disks, in groups of this size.
 fn rack(disks: &[&Disk], limit: Limit, group: usize, code: Code) -> anyhow::Result<RackSpec> {
     let enclosures = enclosures(disks);
     let smallest_bytes = disks.iter().map(|disk| capacity_bytes(disk)).min().unwrap_or(0);
@@ -235,7 +236,7 @@ fn rack(disks: &[&Disk], limit: Limit, group: usize, code: Code) -> anyhow::Resu
     RackSpec::validated(draft).map_err(|error| anyhow::anyhow!("no rack can be made of these disks: {error}"))
 }
 
-/// A 3.5-inch disk of these years. `larder drive power ... test` shows how long one takes to start and to stop.
+/// A typical 3.5-inch disk. `larder drive power ... test` shows how long one takes to start and to stop.
 fn profile(capacity_bytes: u64) -> DriveProfile {
     let ms = Duration::from_millis;
     let between = |min, max, draws| Distribution { min: ms(min), max: ms(max), draws, stragglers: None };
@@ -256,7 +257,7 @@ fn profile(capacity_bytes: u64) -> DriveProfile {
     }
 }
 
-/// The enclosure of each disk by number; disks in none share one.
+/// The enclosure number of each disk; disks in no enclosure share one.
 struct EnclosureNumbers {
     of: Vec<usize>,
 }
@@ -276,7 +277,7 @@ fn enclosures(disks: &[&Disk]) -> EnclosureNumbers {
     EnclosureNumbers { of: disks.iter().map(number).collect() }
 }
 
-/// What is to be made, and what is left out.
+/// The rack that is to be made, and the disks that are left out.
 fn shown(disks: &[&Disk], proposal: &Proposal) -> anyhow::Result<String> {
     let row = |(drive, disk): (&DriveSpec, &&Disk)| {
         let place = disk.slot.as_ref().map(|at| format!("{}/{}", at.enclosure, at.slot));
@@ -301,7 +302,7 @@ fn shown(disks: &[&Disk], proposal: &Proposal) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The number of disks that may spin, asked of the operator.
+/// The number of disks that may spin, as the operator answers.
 fn asked_limit(disks: usize) -> anyhow::Result<u32> {
     if !std::io::stdin().is_terminal() {
         bail!("nobody said how many disks may spin at once; say --spinning N, or --watts W. Nothing was written");
@@ -311,7 +312,7 @@ fn asked_limit(disks: usize) -> anyhow::Result<u32> {
     answer.parse().with_context(|| format!("{answer:?} is no number of disks. Nothing was written"))
 }
 
-/// Asks the operator whether everything on the disks may be lost.
+/// Asks the operator to confirm that everything on the disks may be lost.
 fn confirm(disks: &[&Disk]) -> anyhow::Result<()> {
     if !std::io::stdin().is_terminal() {
         bail!("nobody has confirmed that; say --yes. Nothing was written");

@@ -86,7 +86,7 @@ impl RateLimit {
         is_allowed
     }
 
-    /// The callsites with dropped lines whose minute is over at `now`, or all of them; their counts restart.
+    /// The callsites with dropped lines whose minute has ended at `now`, or all of them; their counts restart.
     fn take_dropped(&self, now: Option<Instant>) -> Vec<(&'static Metadata<'static>, u64)> {
         let mut found = Vec::new();
         for kind in self.callsites.lock().values_mut().filter(|kind| kind.dropped > 0) {

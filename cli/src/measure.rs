@@ -1,7 +1,7 @@
-//! `larder drive measure`: what the disks of a rack are like, written into its description.
+//! `larder drive measure`: measures the disks of a rack, and writes the figures into its description.
 //!
-//! Under the data directory's lock, so that no server runs, and one disk at a time, while all others are known to stand
-//! still: whatever the rack's limits say, one drive may start.
+//! It holds the data directory's lock, so no server runs, and measures one disk at a time, while all others are known
+//! to stand still: under any limits of the rack, one drive may start.
 
 use crate::args::Measure;
 use crate::human::{bytes, counted, seconds};
@@ -28,7 +28,7 @@ struct Report {
     mount_s: [f64; 2],
     unmount_s: [f64; 2],
     spin_down_s: [f64; 2],
-    /// Whether the description has these figures now.
+    /// True if the description has these figures now.
     written: bool,
 }
 
@@ -36,7 +36,7 @@ struct Report {
 #[derive(Serialize)]
 struct DriveFigures {
     drive: u32,
-    /// From its beginning to its end.
+    /// From the beginning of the drive to its end.
     zones_bytes_per_s: Vec<u64>,
     seek_s: f64,
     starts_s: Vec<f64>,

@@ -1,4 +1,4 @@
-//! `larder torture`: runs seeds of the torture one after another, on several threads, and prints what they have shown.
+//! `larder torture`: runs seeds of the torture one after another, on several threads, and prints the results.
 
 use crate::args::Torture;
 use crate::human::table;
@@ -14,16 +14,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 use torture::{Line, Pair, Plan, Report, Totals, Violation, run, shrink};
 
-/// The commit that this binary was built from.
+/// The commit from which this binary was built.
 const COMMIT: &str = env!("LARDER_COMMIT");
 
-/// Runs that broke a rule after which no more are begun.
+/// Number of broken runs after which no more are started.
 const BROKEN_MAX: usize = 8;
 
-/// Lines of a history that are printed, its last ones.
+/// Number of printed lines of a history: its last ones.
 const LINES_SHOWN: usize = 60;
 
-/// The time between two lines about how far it is.
+/// Time between two progress lines.
 const PROGRESS: Duration = Duration::from_mins(1);
 
 /// A run that broke a rule.
@@ -32,7 +32,7 @@ struct Broken {
     seed: u64,
     hash: String,
     violation: Violation,
-    /// What it could be shrunk to.
+    /// The plan after shrinking.
     shrunk: Plan,
     shrunk_violation: Violation,
     history: Vec<Line>,
@@ -98,7 +98,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Runs seeds for as long as there are some.
+    /// Runs seeds until none is left.
     fn run(&self) {
         while !self.is_over() {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
@@ -210,7 +210,7 @@ fn summary(totals: &Totals) -> String {
     text
 }
 
-/// How often each event met each state, which states it never met, and which it cannot.
+/// The number of times that each event met each state, the states that it never met, and those that it cannot meet.
 fn coverage(totals: &Totals) -> String {
     let never = totals.never();
     let mut events: Vec<&str> = torture::pairs().map(|(event, _)| event).collect();

@@ -19,12 +19,12 @@ impl fmt::Display for OutputError {
 
 impl std::error::Error for OutputError {}
 
-/// True if `error` only means that nobody reads standard output any more.
+/// True if `error` only means that the reader of standard output has gone.
 pub fn reader_is_gone(error: &anyhow::Error) -> bool {
     error.downcast_ref::<OutputError>().is_some_and(|error| error.0.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The error and its causes, without those whose words it repeats.
+/// The error and its causes, without the causes whose text it repeats.
 pub fn sentence(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -1,4 +1,5 @@
-//! `larder plan`: the groups and classes of a rack, how many can be active at once, and the power that takes.
+//! `larder plan`: the groups and classes of a rack, the number that can be active at once, and the power that this
+//! takes.
 
 use crate::args::Plan;
 use crate::human::{binary_bytes, bytes, count, counted, runs, table, watts};
@@ -12,7 +13,7 @@ use server::data_dir::read_rack;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// The plan as JSON. Groups and classes are numbered by their places in their lists.
+/// The plan as JSON. Groups and classes are numbered by their positions in their lists.
 #[derive(Debug, Serialize)]
 struct PlanReport<'a> {
     rack: &'a str,
@@ -32,24 +33,25 @@ struct PlanReport<'a> {
     warnings: Vec<Message<'a>>,
 }
 
-/// What may be lost at once without an object.
+/// The losses that a rack survives at once without losing an object.
 #[derive(Debug, Serialize)]
 struct Survived<'a> {
-    /// Any so many drives of each group.
+    /// This number of drives of each group, any of them.
     drives_of_group: u8,
-    /// So many drives of a group can be rebuilt inside it, one after the other, before there is no room.
+    /// Number of drives of a group that can be rebuilt inside it, one after the other, before there is no room.
     rebuilds_in_group: u32,
-    /// One domain of each of these kinds, which takes the media of several drives with it, but for so many groups.
+    /// One domain of each of these kinds, which takes the media of several drives with it, except for the groups at
+    /// risk.
     domains: Vec<SurvivedDomain<'a>>,
-    /// Kinds of domains that keep the media of their drives: while one is off, so many groups cannot be read. Groups
-    /// are not spread over these.
+    /// Kinds of domains that keep the media of their drives: while one is off, this number of groups cannot be read.
+    /// Groups are not spread over these.
     unreadable_while_off: Vec<UnreadableWhileOff<'a>>,
 }
 
 #[derive(Debug, Serialize)]
 struct UnreadableWhileOff<'a> {
     kind: &'a str,
-    /// The most groups that one domain of the kind takes with it.
+    /// Maximum number of groups that one domain of the kind takes with it.
     groups: u32,
 }
 
@@ -71,7 +73,7 @@ struct PlannedDrive<'a> {
 #[derive(Clone, Copy, Debug, Serialize)]
 struct PlannedPower {
     asleep: f64,
-    /// With as many drives starting as may start at once, and the other drives of one group of each class active.
+    /// With the maximum number of drives starting at once, and the other drives of one group of each class active.
     waking: f64,
     active: f64,
     starting_drives_max: u64,
@@ -144,8 +146,8 @@ fn report<'a>(spec: &'a RackSpec, layout: &'a Layout) -> PlanReport<'a> {
     }
 }
 
-/// A domain whose loss takes several drives costs a blob r stacks at most where they are spread so, which the layout
-/// says where they are not.
+/// The loss of a domain of several drives costs a blob at most r stacks where groups are spread over these domains; the
+/// layout warns of the groups that are not.
 fn survived<'a>(spec: &'a RackSpec, layout: &Layout) -> Survived<'a> {
     let kinds = spec.failure_domains.iter().enumerate().filter(|(_, kind)| kind.loses_media);
     let shared = kinds.filter(|(column, _)| {
@@ -172,7 +174,7 @@ fn survived<'a>(spec: &'a RackSpec, layout: &Layout) -> Survived<'a> {
     }
 }
 
-/// The kinds of domains whose loss takes no media, and more than r drives of a group out of reach.
+/// The kinds of domains whose loss takes no media, but puts more than r drives of a group out of reach.
 fn unreadable_while_off<'a>(spec: &'a RackSpec, layout: &Layout) -> Vec<UnreadableWhileOff<'a>> {
     let kept = spec.failure_domains.iter().enumerate().filter(|(_, kind)| !kind.loses_media);
     let of_kind = |(column, kind): (usize, &'a model::FailureDomains)| {
@@ -190,7 +192,7 @@ fn unreadable_while_off<'a>(spec: &'a RackSpec, layout: &Layout) -> Vec<Unreadab
     kept.filter_map(of_kind).collect()
 }
 
-/// The same as a sentence.
+/// The survived losses, as a sentence.
 fn survival(survived: &Survived<'_>) -> String {
     let Survived { drives_of_group, rebuilds_in_group, domains, .. } = survived;
     if *drives_of_group == 0 {

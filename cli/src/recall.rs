@@ -1,5 +1,5 @@
-//! `larder recall`: brings a set of objects from the rack into the spool, each group in one wake. The server does it;
-//! this command says what it costs, starts it, and follows it.
+//! `larder recall`: brings a set of objects from the rack into the spool, each group in one wake. The server does the
+//! work; this command prints the cost, starts the recall, and follows it.
 
 use crate::args::Recall;
 use crate::human::{bytes, count, counted, seconds};
@@ -13,7 +13,7 @@ use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::time::Duration;
 
-/// The interval of asking how far it is.
+/// Interval of the requests for the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// `larder recall`.
@@ -104,7 +104,7 @@ async fn follow(client: &Client, begun: SetReport) -> anyhow::Result<SetReport> 
     }
 }
 
-/// What it costs.
+/// The cost of a recall.
 fn planned(report: &SetReport) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {

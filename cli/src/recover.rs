@@ -1,4 +1,4 @@
-//! `larder catalog backup` and `larder recover`: a copy of the catalog, and a catalog that is made again.
+//! `larder catalog backup` and `larder recover`: a copy of the catalog, and the catalog made again.
 
 use crate::args::{Backup, Recover};
 use crate::human::{bytes, count, counted, seconds};
@@ -40,7 +40,7 @@ pub fn recover(options: &Recover) -> anyhow::Result<()> {
     if options.json { output::print_json(&report) } else { Ok(output::print(&text(&report))?) }
 }
 
-/// The progress on standard error: a bar if that is a terminal, and else a line for each group and for some thousand
+/// The progress on standard error: a bar on a terminal, otherwise a line for each group and for every few thousand
 /// blobs of a large one.
 struct Progress {
     bar: ProgressBar,
@@ -87,8 +87,8 @@ impl Progress {
     }
 }
 
-/// How far a pass is that began so long ago. The groups that are left take as long as those before, as far as anybody
-/// knows.
+/// The progress of a pass that started `elapsed` ago. The remaining groups are assumed to take as long as the earlier
+/// ones.
 fn line(pass: Pass, elapsed: Duration) -> String {
     let Pass { groups, groups_done, drives, blobs, bytes: size } = pass;
     let left = groups - groups_done;
@@ -101,7 +101,7 @@ fn line(pass: Pass, elapsed: Duration) -> String {
     format!("{groups_done} of {}: {drives}, {blobs} of {size}{to_go}", counted(groups, "group"))
 }
 
-/// What it is made from before the drives are looked at.
+/// The base of a recovery, before the drives are looked at.
 fn described(base: Option<Base>) -> String {
     let Some(Base { source, made_ms, records, batches, damaged }) = base else {
         return "the packs on drives alone: there is no journal, no copy of it on drives, and none was named".into();

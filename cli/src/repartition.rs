@@ -11,9 +11,9 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// The interval of asking for a job's progress.
+/// Interval of the requests for a job's progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
-/// The longest absence of a server after which its job is still followed.
+/// Maximum absence of a server during which its job is still followed.
 const AWAY_LIMIT: Duration = Duration::from_mins(1);
 
 /// `larder repartition`.
@@ -67,7 +67,7 @@ async fn begin(options: &Repartition) -> anyhow::Result<()> {
         return if options.json { output::print_json(&report) } else { Ok(()) };
     }
     if options.json {
-        // Printed at once, so that the job can be found again if this command is interrupted.
+        // Printed at once, so the job can be found again if this command is interrupted.
         eprintln!("job {} has begun; `larder repartition follow {}` follows it as well", report.job, report.job);
     }
     to_its_end(&client, report.job, options.json).await
@@ -135,7 +135,7 @@ async fn follow(client: &Client, job: u64) -> anyhow::Result<JobReport> {
     }
 }
 
-/// The state of a job. A server that is not there may be about to come back.
+/// The state of a job. Waits for an absent server, which may be about to come back.
 async fn look(client: &Client, job: u64) -> anyhow::Result<Option<JobReport>> {
     let since = server::clock::monotonic();
     loop {
@@ -189,7 +189,7 @@ fn planned(report: &JobReport) -> String {
     text
 }
 
-/// The figures that forecasts rest on: alpha, expansion, the processor's rates, and the sample they come from.
+/// The figures on which forecasts are based: alpha, expansion, the processor's rates, and the sample they come from.
 fn figures(plan: &Plan) -> String {
     let Plan { alpha, expansion, output_bytes, .. } = plan;
     let mut text = format!(
@@ -274,7 +274,7 @@ fn waits(plan: &Plan) -> String {
     )
 }
 
-/// The reason why a job is not done, if it is known.
+/// The reason why a job is not done, if known.
 fn because(report: &JobReport) -> String {
     if report.reason.is_empty() { String::new() } else { format!(": {}", report.reason) }
 }

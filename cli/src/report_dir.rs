@@ -1,8 +1,8 @@
 //! The directory of a report.
 //!
 //! Invariants:
-//! - Nothing but an earlier report is ever overwritten.
-//! - A file is complete, or not there.
+//! - Only an earlier report is ever overwritten.
+//! - A file is complete, or does not exist.
 
 use anyhow::{Context, bail};
 use std::fs;
@@ -16,7 +16,8 @@ pub struct ReportDir {
 }
 
 impl ReportDir {
-    /// The directory at `path`, made if it is not there, for a report of these files. It may hold an earlier one.
+    /// The directory at `path`, created if it does not exist, for a report of these files. It may contain an earlier
+    /// one.
     ///
     /// # Errors
     /// When it cannot be made, or holds anything else.
@@ -39,7 +40,7 @@ impl ReportDir {
         Ok(dir)
     }
 
-    /// Removes an earlier report, so that nothing of it stands beside the new one.
+    /// Removes an earlier report, so nothing of it remains beside the new one.
     ///
     /// # Errors
     /// When a file of it cannot be removed.
@@ -71,7 +72,7 @@ impl ReportDir {
         written.with_context(context)
     }
 
-    /// All files of such a report, including those of an interrupted one.
+    /// All files of this kind of report, including those of an interrupted one.
     fn own_files(&self) -> impl Iterator<Item = String> {
         self.files.iter().flat_map(|name| [(*name).to_owned(), begun(name)])
     }

@@ -22,7 +22,7 @@ const SERVICEABLE_TABLES: [&str; 2] = ["points.csv", "sensitivity.csv"];
 struct Made<'a> {
     rows: &'a [Row],
     page: Page,
-    /// The table of the rows, and those of the other files.
+    /// The table of the rows, and the tables of the other files.
     table: Table,
     tables: Vec<(&'static str, Table)>,
     /// Each figure's file, as SVG.
@@ -150,7 +150,7 @@ fn report_dir(
     options.out.as_deref().map(|path| ReportDir::make(path, files)).transpose()
 }
 
-/// The command as it was given, and the version.
+/// The command line, and the version.
 pub fn asked() -> String {
     format!("{}\n(larder {})", command(), env!("CARGO_PKG_VERSION"))
 }
@@ -188,7 +188,7 @@ fn write(dir: &ReportDir, made: &Made<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The longest text in a column; longer ones are shown below the table.
+/// Maximum width of a text in a column; longer texts are shown below the table.
 const WIDTH_MAX: usize = 24;
 
 fn shown(rows: &[Row]) -> String {

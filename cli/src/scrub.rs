@@ -1,4 +1,4 @@
-//! `larder scrub`: the progress of scrubs and what they have found; pausing, resuming, and starting one at once.
+//! `larder scrub`: the progress and the findings of scrubs; pauses, resumes, and starts them.
 
 use crate::args::{List, ScrubCommand, ScrubStart};
 use crate::human::{bytes, count, counted, percent, seconds, table};
@@ -115,7 +115,7 @@ pub fn line(scrub: &ScrubStatus) -> String {
     line
 }
 
-/// Where the passes of the groups stand. A group in which a pass has read nothing yet is not through with it.
+/// The progress of the groups' passes. A group in which a pass has read nothing yet does not count as up to date.
 fn passes(scrub: &ScrubStatus) -> String {
     let groups = counted(scrub.groups.len() as u64, "group");
     let is_read = |group: &&ScrubGroup| last_read_s(group).is_some() || group.counts.blobs > 0;
@@ -129,12 +129,12 @@ fn passes(scrub: &ScrubStatus) -> String {
     format!("{} of {groups} up to date{nothing_yet}", count(complete.min(read)))
 }
 
-/// When the last pass ended, if it found anything to read. That of a group which was empty is over at once.
+/// The end of the last pass, if it found anything to read. The pass of an empty group ends at once.
 fn last_read_s(group: &ScrubGroup) -> Option<f64> {
     group.last_ended_s.filter(|_| group.last.is_none_or(|last| last.blobs > 0))
 }
 
-/// A moment of modelled time, as people say it: `never`, `3 min ago`.
+/// A moment of modelled time, for people: `never`, `3 min ago`.
 fn ago(at_s: Option<f64>, now_s: f64) -> String {
     at_s.map_or_else(|| "never".to_owned(), |at_s| format!("{} ago", seconds(now_s - at_s)))
 }

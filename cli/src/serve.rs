@@ -84,7 +84,7 @@ fn first_made(options: &Quickstart) -> anyhow::Result<DataDir> {
         listen.set_port(port);
         settings.push(("listen", format!("\"{listen}\"")));
     }
-    // A directory that is made keeps its port: not one that turns out to be taken right after.
+    // A new directory keeps its port, so a port that is already taken must not be stored.
     app::can_listen(listen, "another with --port")?;
     let rack = options.rack.clone().unwrap_or_else(|| QUICKSTART_RACK.to_owned());
     let dir = DataDir::init(&options.data.data, &InitOptions { rack: rack.into(), settings, wipe: Vec::new() })?;
@@ -185,7 +185,7 @@ fn run(
     let ended = runtime.block_on(async {
         let signals = Signals::watch().context("watching for signals")?;
         let ready = Box::new(move |address| {
-            // The server runs even if nobody reads its output.
+            // The server runs even if its output has no reader.
             let _ = output::print(&format!("{}ready\n", announce(address)));
         });
         app::run(dir, config, ready, Box::pin(signals.first())).await?;
@@ -236,7 +236,7 @@ fn exports(access_key: &str, secret_key: &str, endpoint: &str) -> String {
     )
 }
 
-/// Commands to try, with this program under the name it was called by.
+/// Commands to try, with this program under the name by which it was called.
 fn examples(data: &Path) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "larder".to_owned());
     let data = data.display();

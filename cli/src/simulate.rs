@@ -126,7 +126,7 @@ fn write(dir: &ReportDir, scenario: &Scenario, answers: &[Answer], text: String)
     Ok(())
 }
 
-/// The command as it can be given again.
+/// The command line in a form that can be entered again.
 pub fn command() -> String {
     let quoted = |word: String| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
@@ -137,7 +137,7 @@ pub fn command() -> String {
     std::iter::once("larder".to_owned()).chain(rest).collect::<Vec<_>>().join(" ")
 }
 
-/// Each point with its parameters, by the names that a scenario has for them.
+/// Each point with its parameters, under their names in a scenario.
 fn json(scenario: &Scenario, answers: &[Answer]) -> anyhow::Result<Vec<Value>> {
     let one = |answer: &Answer| {
         let Value::Object(measured) = serde_json::to_value(&answer.found)? else { bail!("a point is an object") };

@@ -39,10 +39,10 @@ async fn watch(client: &Client, json: bool) -> anyhow::Result<()> {
             continue;
         }
         let text = text(&status);
-        // Looked at each time: the window may have another size by now.
+        // Read each time: the window may have another size by now.
         let text = Window::of_stdout().filter(|_| in_place).map_or(text.clone(), |window| window.fit(&text));
         let shown = match drawn_lines {
-            // Where the terminal wraps nothing, the number of lines leads back to the first one.
+            // The terminal wraps no lines, so the number of lines leads back to the first one.
             None if in_place => format!("\x1b[?7l{text}\x1b[?7h"),
             Some(lines) if in_place => format!("\x1b[{lines}F\x1b[J\x1b[?7l{text}\x1b[?7h"),
             None => text.clone(),
@@ -112,7 +112,7 @@ fn text(status: &Status) -> String {
     text
 }
 
-/// Drives by what they do; the rarer states only if there are some.
+/// Drives by state; the rarer states only if a drive is in them.
 fn drives(drives: &DriveCounts) -> String {
     let some =
         |number: u64, state: &str| if number > 0 { format!(", {} {state}", count(number)) } else { String::new() };
@@ -128,7 +128,7 @@ fn drives(drives: &DriveCounts) -> String {
     )
 }
 
-/// What was read before it was asked for, and what became of it.
+/// The bytes read ahead, and their use.
 fn read_ahead(ahead: &ReadAheadStatus) -> String {
     format!(
         "{} in {} read before they were asked for: {} taken, {} in vain, {} wait",
@@ -140,7 +140,7 @@ fn read_ahead(ahead: &ReadAheadStatus) -> String {
     )
 }
 
-/// The checks of the workshop: where the pass stands, what was found, and which reads it has saved.
+/// The checks of the workshop: the progress of the pass, the findings, and the reads that it has saved.
 fn checks(checks: &ChecksStatus) -> String {
     let mut text = if let Some(next) = checks.next_in_s {
         format!("next in {}", seconds(next))
@@ -161,7 +161,7 @@ fn checks(checks: &ChecksStatus) -> String {
     text
 }
 
-/// The intake: what it took, and what its drives do.
+/// The intake: the accepted bytes, and the states of its drives.
 fn small_objects(intake: &IntakeStatus) -> String {
     let drives = match intake.drives.as_slice() {
         [_] => "1 directory".to_owned(),
@@ -265,7 +265,7 @@ fn workshop(status: &Status) -> String {
     )
 }
 
-/// Connections and requests, and those that were turned away.
+/// Connections and requests, and the refused ones.
 fn clients(front: &FrontStatus) -> String {
     let mut text = format!(
         "{} of at most {}, {} of at most {}",
@@ -288,7 +288,7 @@ fn clients(front: &FrontStatus) -> String {
     text
 }
 
-/// Counts since the start. Trouble has a row only if there is some.
+/// Counts since the start. A kind of trouble has a row only if it occurred.
 fn totals(totals: &Totals) -> Vec<(&'static str, String)> {
     let [client, rebuild, background] = totals.group_wakes;
     let initialising = match totals.initialisation_wakes {

@@ -1,4 +1,4 @@
-//! The temperature of staged objects in words: of one, for `larder explain`, and of all below a prefix, for dry runs.
+//! The temperature of staged objects as text: of one, for `larder explain`, and of all below a prefix, for dry runs.
 
 use crate::args::Explain;
 use crate::human::{bytes, count, counted, table};

@@ -20,9 +20,9 @@ use tokio::runtime::Runtime;
 const FINDINGS: u8 = 1;
 /// The check could not run.
 const CANNOT: u8 = 2;
-/// Groups of one reason that are named.
+/// Maximum number of groups that are named for one reason.
 const SKIPPED_NAMED: usize = 8;
-/// The interval of asking a running server how far it is.
+/// Interval of the requests for the progress of a running server.
 const POLL: Duration = Duration::from_millis(200);
 
 /// `larder verify`.
@@ -91,7 +91,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Takes the steps that lead to `phase`.
+    /// Reports the steps that lead to `phase`.
     fn follow(&mut self, phase: VerifyPhase, watch: &(dyn Fn(Step<'_>) + Sync)) {
         let (begins, first, now) = match phase {
             VerifyPhase::Catalog => return watch(Step::Catalog),
@@ -114,11 +114,11 @@ impl Shown {
     }
 }
 
-/// Prints findings as they come, if all of them are wanted: in JSON, and with `--all`. None is stored.
+/// Prints findings as they come, if all are requested: in JSON, and with `--all`. Findings are not stored.
 struct Printer {
     json: bool,
     all: bool,
-    /// The number of findings printed, and the error that ended it.
+    /// The number of findings printed, and the error that ended the printing.
     printed: Mutex<(u64, Result<(), output::OutputError>)>,
 }
 
@@ -145,7 +145,7 @@ impl Printer {
         printed.0 += 1;
     }
 
-    /// Prints the rest of the report when all is found.
+    /// Prints the rest of the report after the last finding.
     fn end(self, report: Report) -> anyhow::Result<Report> {
         let (count, done) = self.printed.into_inner();
         done?;
@@ -159,7 +159,7 @@ impl Printer {
     }
 }
 
-/// The end of the JSON that begins with `printed` findings.
+/// The end of the JSON that starts with `printed` findings.
 fn json(report: &Report, printed: u64) -> anyhow::Result<String> {
     let mut rest = serde_json::to_value(report)?;
     if let Some(fields) = rest.as_object_mut() {
@@ -289,7 +289,7 @@ fn summary(report: &Report) -> String {
     text
 }
 
-/// The groups that were not looked at, by the reason.
+/// The groups that were not looked at, by reason.
 fn skipped(report: &Report) -> Vec<String> {
     let mut by_reason: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for skipped in &report.rack.skipped {
@@ -309,7 +309,7 @@ fn read(checked_bytes: u64) -> String {
     if checked_bytes == 0 { String::new() } else { format!(", {} read and compared", bytes(checked_bytes)) }
 }
 
-/// The files that a crash left, if there are any.
+/// The files that a crash left, if any.
 fn left(report: &Report) -> Option<String> {
     let left = &report.leftovers;
     let parts =
@@ -319,7 +319,7 @@ fn left(report: &Report) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{}: the next starts take them away", parts.join(", ")))
 }
 
-/// A finding, and below it what to do.
+/// A finding, and its remedy below.
 fn line(finding: &Finding) -> String {
     let about = finding.object.as_ref().map(|object| format!(" of {object}")).unwrap_or_default();
     let blob = finding.blob.as_ref().map(|blob| format!(" (blob {blob})")).unwrap_or_default();

@@ -1,14 +1,14 @@
-//! A text in the window of a terminal, where it is drawn over again and again.
+//! Fits a text into the window of a terminal, where it is drawn repeatedly.
 //!
-//! Invariant: what fits has no line that is wider than the window and fewer lines than the window is high, so that the
-//! cursor can go back to the first of them.
+//! Invariant: a fitted text has no line that is wider than the window, and fewer lines than the window is high, so the
+//! cursor can return to the first line.
 
 use console::Term;
 use textwrap::{Options, wrap};
 
 /// The width of the column of names.
 const INDENT: &str = "          ";
-/// A window of fewer rows or columns is taken for one of as many.
+/// A window with fewer rows or columns is treated as having this number.
 const ROWS_MIN: usize = 3;
 const COLUMNS_MIN: usize = 2 * INDENT.len();
 
@@ -20,7 +20,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window of standard output. None if that is no terminal, or does not say how large it is.
+    /// The window of standard output; `None` if that is not a terminal, or does not report its size.
     pub fn of_stdout() -> Option<Self> {
         let (rows, columns) = Term::stdout().size_checked()?;
         Some(Self::new(rows.into(), columns.into()))
@@ -30,8 +30,8 @@ impl Window {
         Self { rows: rows.max(ROWS_MIN), columns: columns.max(COLUMNS_MIN) }
     }
 
-    /// `text` with long lines broken behind words and continued below their beginning. What is too much for the window
-    /// is left out at the end, and the last line says so.
+    /// `text` with long lines broken after words and continued with an indent. Lines that do not fit into the window
+    /// are left out at the end, and the last line gives their number.
     pub fn fit(self, text: &str) -> String {
         let options = Options::new(self.columns).subsequent_indent(INDENT);
         let mut lines: Vec<_> = text.lines().flat_map(|line| wrap(line, &options)).collect();

@@ -1,4 +1,4 @@
-//! The binary as a shell sees it: exit codes, what goes to which stream, signals.
+//! The binary as a shell sees it: exit codes, output streams, signals.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read};
@@ -21,7 +21,7 @@ fn run(words: &[&str], data: Option<&Path>) -> Output {
     larder(words, data).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Fails with `code`, nothing on standard output, and one line on standard error that says `mend`.
+/// Checks a failure with `code`, nothing on standard output, and one line on standard error that contains the remedy.
 fn refused(output: &Output, code: i32, mend: &str) {
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{message}");
@@ -29,7 +29,7 @@ fn refused(output: &Output, code: i32, mend: &str) {
     assert!(code == 2 || message.lines().count() == 1, "one sentence: {message}");
 }
 
-/// A quickstart that says it is ready.
+/// A quickstart server that has reported `ready`.
 struct Server {
     child: Child,
     said: Vec<String>,
@@ -68,7 +68,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// No server outlives its test, however that ends.
+    /// No server outlives its test, regardless of how that ends.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -133,7 +133,7 @@ fn status_is_watched_until_the_server_is_gone() {
         let line: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         assert_eq!(line["rack"], "nas8");
     }
-    // Whoever reads no more ends it without a word.
+    // It ends silently when its reader stops reading.
     drop(lines);
     let mut message = String::new();
     watching.stderr.take().unwrap().read_to_string(&mut message).unwrap();
@@ -189,7 +189,7 @@ fn a_configuration_that_is_wrong_is_refused_at_its_place() {
     refused(&run(&["serve"], Some(&data)), 1, "larder.toml:1:1: there is no key `max_wat` here; write `max_wait`");
 }
 
-/// Sixty bays on a supply of so many watts.
+/// Sixty bays on a supply of this number of watts.
 fn bays(watts: u32, starts: &str) -> String {
     format!(
         "name = \"bays\"\ngroup_drives = 15\npack = \"1 GB\"\n[code]\nk = 12\nr = 2\nfragment = \"128 KiB\"\n\

@@ -1,9 +1,9 @@
-//! Drives that stay away, in runs in which the rack gives up such drives by itself and may recognise them when they are
-//! back.
+//! Drives that stay away, in runs in which the rack gives up such drives itself and may recognise them when they
+//! return.
 //!
-//! Nobody is told which drives a rack will give up, or when. So one that may be away counts as lost for all other
-//! faults from before it goes until the rack has seen that it is there: no blob loses more than r stacks by what the
-//! rack decides, and whatever is called lost then is its mistake.
+//! The run does not know in advance which drives a rack will give up, or when. So a drive that may be away counts as
+//! lost for all other faults, from before it goes until the rack has seen that it is back: no blob loses more than r
+//! stacks by the rack's decisions, and any data that the rack then reports as lost is a mistake of the rack.
 
 use crate::kinds::FaultKind;
 use crate::overlay::fails_calls;
@@ -11,8 +11,8 @@ use crate::site::Running;
 use model::DriveId;
 use std::collections::BTreeSet;
 
-/// Takes note of the drives that the rack has given up by itself, of those that it has taken back, and of those that it
-/// knows to be there.
+/// Records the drives that the rack has given up itself, those that it has taken back, and those that it knows to be
+/// present.
 pub(crate) async fn look(running: &Running) {
     if !running.overlay.state().gives_up {
         return;
@@ -36,7 +36,7 @@ pub(crate) async fn look(running: &Running) {
             news.push((drive, is_abandoned, faults.given_up));
         }
         faults.abandoned = is_abandoned;
-        // That it was given up may be on record after all, once the log is read again.
+        // The log may yet show that it was given up, when the log is read again.
         let may_be_recorded = faults.may_be_missed && running.log.is_stopped();
         let may_be_away = faults.may_stay_away(now) || faults.armed.iter().any(|armed| fails_calls(armed.kind));
         faults.may_be_missed = away.contains(&drive) || is_failed || may_be_away || may_be_recorded;
@@ -61,7 +61,7 @@ pub(crate) fn take_charge(running: &Running, drive: usize) -> bool {
     std::mem::take(&mut faults.abandoned)
 }
 
-/// The operator leaves `drive`, which the rack has given up, as it was: nothing else took its place.
+/// The operator leaves `drive`, which the rack has given up, unchanged: nothing else took its place.
 pub(crate) fn leave_charge(running: &Running, drive: usize) {
     let mut state = running.overlay.state();
     let faults = &mut state.drives[drive];

@@ -1,5 +1,4 @@
-//! What clients do, and whether they were answered as they may be: the requests of the service, each held against the
-//! reference model.
+//! The clients' requests to the service. Each answer is checked against the reference model.
 
 use crate::content::{Serial, content, etag, serial_of};
 use crate::journal::{Journal, Rule};
@@ -18,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use workshop::Checksummer;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// It was done.
@@ -27,7 +26,7 @@ pub(crate) enum Answer {
     Refused,
     /// It may have been done.
     Unsure,
-    /// Later: after so many seconds.
+    /// Refused for now: retry after this number of seconds.
     Later(u32),
 }
 
@@ -37,7 +36,7 @@ pub(crate) struct Clients<'a> {
     pub(crate) running: &'a Running,
     pub(crate) reference: &'a Reference,
     pub(crate) plan: &'a Plan,
-    /// The store: as root sees it, or by the right of somebody.
+    /// The store: with root's rights, or with a user's.
     pub(crate) store: &'a dyn ObjectStore,
 }
 
@@ -50,7 +49,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> Checksum {
     Checksummer::of(ChecksumKind::Crc64Nvme, bytes)
 }
 
-/// Commits in a task of its own, as the front does: a client that goes away cuts no commit in half.
+/// Commits in a separate task, as the front does: a client that goes away cuts no commit in half.
 pub(crate) async fn commit(sink: Box<dyn PutSink>, etag: String, sums: Vec<Checksum>) -> Result<u64, ServiceError> {
     let ended = |error| ServiceError::Unavailable { reason: format!("the commit ended: {error}") };
     tokio::spawn(sink.commit(etag, sums)).await.unwrap_or_else(|error| Err(ended(error)))
@@ -61,7 +60,7 @@ impl Clients<'_> {
         &self.running.journal
     }
 
-    /// Puts object number `serial` at a key. `tear` ends the client before it has sent everything.
+    /// Puts object number `serial` at a key, in up to three pieces.
     pub(crate) async fn put(
         &self,
         at: &At,
@@ -80,7 +79,7 @@ impl Clients<'_> {
         commit(sink, etag(serial, bytes), sums).await.map(drop)
     }
 
-    /// Puts an object and holds the answer against the model.
+    /// Puts an object and checks the answer against the model.
     pub(crate) async fn judged_put(&self, at: &At, (serial, bytes): (Serial, u64), condition: PutCondition) -> Answer {
         let look = self.reference.looks(at);
         let write = self.reference.begins(at, Some(serial));
@@ -100,7 +99,7 @@ impl Clients<'_> {
         answer
     }
 
-    /// Deletes a key and holds the answer against the model.
+    /// Deletes a key and checks the answer against the model.
     pub(crate) async fn judged_delete(&self, at: &At, condition: PutCondition) -> Answer {
         let look = self.reference.looks(at);
         let write = self.reference.begins(at, None);
@@ -132,10 +131,10 @@ impl Clients<'_> {
         }
     }
 
-    /// The condition of a request was met, or was not.
+    /// The condition of a request was `met` or not; checks that against the model.
     fn met(&self, at: &At, look: &Look<Held>, condition: &PutCondition, met: bool) {
         let could = match (condition, met) {
-            // Nothing is known of what was there.
+            // This tells nothing about the earlier content.
             (PutCondition::None, _) | (PutCondition::IfMatch(_), false) => return,
             (PutCondition::IfMatchAny, true) | (PutCondition::IfNoneMatchAny, false) => {
                 self.reference.saw_some(at, look)
@@ -167,7 +166,7 @@ impl Clients<'_> {
         });
     }
 
-    /// An error of a change: what it leaves open, and whether it may be.
+    /// The answer that an error of a change amounts to. Checks that the error is allowed.
     fn failed(&self, error: &ServiceError, of: Option<(&At, &Look<Held>, &PutCondition)>) -> Answer {
         let journal = self.journal();
         match error {
@@ -201,17 +200,17 @@ impl Clients<'_> {
         }
     }
 
-    /// True once anything happened that may be the reason for an error.
+    /// True after any fault that may be the reason for an error.
     fn excused(&self) -> bool {
         self.running.overlay.state().faults() > 0
     }
 
-    /// Reads a key and holds what comes against the model.
+    /// Reads a key and checks the result against the model.
     pub(crate) async fn judged_get(&self, at: &At, range: Option<Range<u64>>) -> Answer {
         self.judged_read(at, range, &mut async || ()).await
     }
 
-    /// As [`judged_get`](Self::judged_get), by a client that does something else after each piece.
+    /// As [`judged_get`](Self::judged_get), by a client that calls `pace` after each piece.
     pub(crate) async fn judged_read(&self, at: &At, range: Option<Range<u64>>, pace: &mut impl AsyncFnMut()) -> Answer {
         let look = self.reference.looks(at);
         match self.store.get(&at.0, &at.1, range.clone()).await {
@@ -232,7 +231,7 @@ impl Clients<'_> {
         }
     }
 
-    /// Describes an object and holds that against the model.
+    /// Describes an object and checks the answer against the model.
     pub(crate) async fn judged_head(&self, at: &At) -> Answer {
         let look = self.reference.looks(at);
         let answer = self.store.head(&at.0, &at.1).await;
@@ -250,7 +249,7 @@ impl Clients<'_> {
         }
     }
 
-    /// An object was seen: its serial number.
+    /// The serial number of an object that was seen.
     pub(crate) fn described(&self, at: &At, look: &Look<Held>, object: &Object) -> Option<Serial> {
         let serial = serial_of(object);
         self.journal().demand(serial.is_some(), Rule::Bytes, || {
@@ -262,7 +261,7 @@ impl Clients<'_> {
         serial
     }
 
-    /// Takes a body to its end and compares every byte of it.
+    /// Reads a body to its end and compares every byte.
     async fn read_out(
         &self,
         serial: Option<Serial>,
@@ -290,7 +289,7 @@ impl Clients<'_> {
         Ok(())
     }
 
-    /// Bytes could not be read: may that be?
+    /// Bytes could not be read: checks that this error is allowed.
     fn unread(&self, at: &At, serial: Option<Serial>, error: &ServiceError) -> Answer {
         let journal = self.journal();
         match error {
@@ -333,7 +332,7 @@ impl Clients<'_> {
         self.running.overlay.state().happened.contains_key(&kind)
     }
 
-    /// Bad stacks of the blob that a key lies in.
+    /// The number of bad stacks of the blob that stores a key.
     pub(crate) fn bad_stacks(&self, at: &At) -> usize {
         let placed = futures::FutureExt::now_or_never(self.running.context.catalog.get_object(&at.0, &at.1));
         match placed {
@@ -342,10 +341,10 @@ impl Clients<'_> {
         }
     }
 
-    /// True if more stacks of a key's blob may be bad than the code makes up for: never but in runs that mean it, and
-    /// under a catalog that knows blobs which the newest one has reclaimed. There it is looked up. What was read as
-    /// number `serial` and is there no more may be lost as well where drives are given up: for that it does not matter
-    /// what is dead and still read.
+    /// True if more stacks of a key's blob may be bad than the code makes up for. That happens only in runs that exceed
+    /// r on purpose, and under an older catalog that knows blobs which the newest one has reclaimed; there the overlay
+    /// is asked. The object that was read as number `serial` and is gone since may be lost as well where drives are
+    /// given up: dead data that is still read does not count as a loss then.
     fn is_lost(&self, at: &At, serial: Option<Serial>) -> bool {
         let may_lack = self.plan.beyond || self.happened(FaultKind::OlderCatalog);
         let given_up = [FaultKind::OperatorFailsDrive, FaultKind::GivenUpByRack];
@@ -362,7 +361,7 @@ impl Clients<'_> {
         }
     }
 
-    /// As [`judged_get`](Self::judged_get), asking again for as long as it is asked to come later, and for `limit`.
+    /// As [`judged_get`](Self::judged_get), with retries while the answer is to come later, for at most `limit`.
     pub(crate) async fn get_retrying(&self, at: &At, limit: Duration) -> Answer {
         let began = disk::clock::monotonic();
         loop {
@@ -375,7 +374,7 @@ impl Clients<'_> {
         }
     }
 
-    /// Lists a bucket in pages of `max_keys` and holds every page against the model.
+    /// Lists a bucket in pages of `max_keys` and checks every page against the model.
     pub(crate) async fn judged_list(&self, bucket: &str, prefix: &str, max_keys: usize) -> Answer {
         let mut start_after: Option<String> = None;
         loop {
@@ -418,7 +417,7 @@ impl Clients<'_> {
             let at = (bucket.to_owned(), key.clone());
             match looks.iter().find(|(known, _)| known == key) {
                 Some((_, look)) => drop(self.described(&at, look, object)),
-                // It was written first while the list was under way.
+                // It was first written while the list was under way.
                 None => {
                     self.journal().demand(
                         self.reference.may_hold(&at).iter().any(Option::is_some),
@@ -448,7 +447,7 @@ impl Clients<'_> {
         made.map(|version| OpenUpload { key: key.to_owned(), version, serial, lengths, unsure: false })
     }
 
-    /// Puts a part of an upload: the bytes that belong there, or others of the same length.
+    /// Puts a part of an upload: the right bytes, or others of the same length.
     pub(crate) async fn put_part(&self, upload: &OpenUpload, number: u32, wrong: bool) -> Result<(), ServiceError> {
         let before = &upload.lengths[..number as usize - 1];
         let (start, bytes) = (before.iter().sum::<u64>() as usize, upload.lengths[before.len()]);
@@ -467,12 +466,12 @@ impl Clients<'_> {
         put
     }
 
-    /// The ETag of a part: an MD5 by its form, where packs are to hold what a recovery needs of it.
+    /// The ETag of a part: in the form of an MD5 in runs in which packs must have all that a recovery needs.
     fn part_etag(&self, number: u32) -> String {
         if self.plan.seed < LOST_FROM { format!("p{number}") } else { format!("{number:032x}") }
     }
 
-    /// Completes an upload and holds the answer against the model.
+    /// Completes an upload and checks the answer against the model.
     pub(crate) async fn judged_complete(&self, upload: &OpenUpload) -> Answer {
         let at = (BUCKET.to_owned(), upload.key.clone());
         let chosen = |number: u32| ChosenPart { number, etag: self.part_etag(number) };
@@ -515,7 +514,7 @@ impl Clients<'_> {
         answer.map_or_else(|error| self.failed(&error, None), |()| Answer::Done)
     }
 
-    /// An error of anything else.
+    /// An error of any other request.
     pub(crate) fn other(&self, error: &ServiceError) -> Answer {
         self.failed(error, None)
     }

@@ -1,4 +1,4 @@
-//! Random histories: several clients at once, whose operations are drawn one by one, each from a stream of its own.
+//! Random histories: several clients at once, whose operations are drawn one by one, each from its own stream.
 
 use crate::answers::{Answer, Clients, commit};
 use crate::content::{Serial, content, etag};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Clients of a life.
+/// Runs the clients of a life.
 pub(crate) async fn live(running: &Running, reference: &Reference, plan: &Plan, (round, life): (u64, &Life)) {
     let clients = Clients { running, reference, plan, store: &running.service };
     let all = (0..life.clients).map(|client| async move {
@@ -78,7 +78,7 @@ impl Client<'_> {
         (BUCKET.to_owned(), format!("{folder}/{}", self.rng.below(self.clients.plan.keys)))
     }
 
-    /// A serial number that nobody had.
+    /// A new serial number.
     fn serial(&mut self) -> Serial {
         self.rng.next_u64() >> 8
     }
@@ -87,7 +87,7 @@ impl Client<'_> {
         (self.serial(), Plan::object_bytes(&mut self.rng))
     }
 
-    /// No condition, most often; else one that may hold.
+    /// Usually no condition; otherwise one that may hold.
     async fn condition(&mut self, at: &At) -> PutCondition {
         match self.rng.below(8) {
             0 => PutCondition::IfNoneMatchAny,
@@ -121,7 +121,7 @@ impl Client<'_> {
         self.clients.judged_get(at, Some(range)).await;
     }
 
-    /// Begins a get and goes away after the first bytes.
+    /// Begins a get and leaves after the first bytes.
     async fn look_and_leave(&mut self, at: &At) {
         let wait = Duration::from_millis(self.rng.below(20_000));
         let get = async {
@@ -133,12 +133,12 @@ impl Client<'_> {
         self.clients.journal().note(|| format!("get {}, and leave", at.1));
     }
 
-    /// Begins a put and goes away in the middle, or while it is committed.
+    /// Begins a put and leaves in the middle, or during the commit.
     async fn give_up(&mut self, at: &At) {
         let (serial, bytes) = self.new_object();
         if self.rng.below(2) == 0 {
             let wait = Duration::from_millis(self.rng.below(50));
-            // It may yet be committed; that shows once the life has ended.
+            // It may yet be committed; that shows after the life has ended.
             self.clients.reference.begins(at, Some(serial));
             let put = self.clients.put(at, (serial, bytes), PutCondition::None);
             let _ = tokio::time::timeout(wait, put).await;
@@ -157,7 +157,7 @@ impl Client<'_> {
         self.clients.judged_list(BUCKET, prefix, self.rng.between(1, 12) as usize).await;
     }
 
-    /// Copies an object: its bytes, as they are read, become another object's.
+    /// Copies an object: puts the bytes that it reads as another object.
     async fn copy(&mut self, to: &At) {
         let from = self.key();
         let look = self.clients.reference.looks(&from);
@@ -179,7 +179,7 @@ impl Client<'_> {
         }
     }
 
-    /// An error without a reason is one of the source.
+    /// The error `None` is an error of the source.
     async fn copy_body(
         &self,
         mut body: s3::store::GetBody,
@@ -200,7 +200,7 @@ impl Client<'_> {
         (0..self.rng.between(1, 4)).map(|_| self.rng.below(60_000)).collect()
     }
 
-    /// All parts of a new upload, in a random order, some of them twice; `None` if one was refused.
+    /// Puts all parts of a new upload, in ascending or descending order, some of them twice; `None` if one was refused.
     async fn upload(&mut self, key: &str) -> Option<OpenUpload> {
         let (serial, lengths) = (self.serial(), self.lengths());
         let upload = match self.clients.begin_upload(key, serial, lengths).await {
@@ -226,7 +226,7 @@ impl Client<'_> {
         Some(upload)
     }
 
-    /// Puts an object in parts; or gives up before it is complete.
+    /// Puts an object in parts, or aborts the upload before it is complete.
     async fn put_in_parts(&mut self, at: &At) {
         let Some(mut upload) = self.upload(&at.1).await else { return };
         if self.clients.plan.rivals && self.rng.below(2) == 0 {
@@ -239,7 +239,7 @@ impl Client<'_> {
         }
     }
 
-    /// Completes an upload while others put a part of it, or one more, and perhaps abort it.
+    /// Completes an upload while others put a part of it again, and perhaps abort it.
     async fn contend(&mut self, mut upload: OpenUpload) {
         upload.unsure = true;
         let number = self.rng.between(1, upload.lengths.len() as u64) as u32;
@@ -265,7 +265,7 @@ impl Client<'_> {
         }
     }
 
-    /// Puts all parts of an object at a key of its own and goes away.
+    /// Puts all parts of an object at its own key and leaves.
     async fn leave_open(&mut self) {
         let key = format!("open/{:x}", self.serial());
         if let Some(upload) = self.upload(&key).await {
@@ -288,7 +288,8 @@ impl Client<'_> {
         }
     }
 
-    /// What was just put is replaced by one client, and deleted or replaced by another who means that very object.
+    /// One client puts an object. Then another client replaces it while a third deletes or replaces exactly that
+    /// object.
     async fn duel(&mut self, at: &At) {
         let (first, second, third) = (self.new_object(), self.new_object(), self.new_object());
         if self.clients.judged_put(at, first, PutCondition::None).await != Answer::Done {

@@ -1,5 +1,5 @@
-//! The bytes of objects: a function of a serial number and a length, which the ETag names. So every answer is checked
-//! without a copy of anything.
+//! The bytes of objects: a function of a serial number and a length, which the ETag states. So every answer is checked
+//! without a stored copy.
 
 use catalog::Object;
 use model::Rng;
@@ -7,7 +7,7 @@ use model::Rng;
 /// Separates the bytes of objects from other streams.
 const SALT: u64 = 0x1a2d_e200_b17e_5000;
 
-/// The number that an object's bytes are made from: no two puts of a run have the same.
+/// The number from which an object's bytes are made; each put of a run has its own.
 pub(crate) type Serial = u64;
 
 /// The bytes of the object that was put as number `serial`.

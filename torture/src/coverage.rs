@@ -1,21 +1,21 @@
-//! Which events of the engine met which states: those that were met, those that never were, and those that cannot be.
+//! The states that the engine's events met, those that they never met, and those that they cannot meet.
 //!
-//! The state is that of what an event is about: the phase of its drive, the state of its group, or else what the rack
-//! as a whole is doing. A write has no group before it is in service; until then it is the rack that it meets.
+//! The state is that of the event's subject: the phase of its drive, the state of its group, or else the state of the
+//! rack as a whole. A write has no group before it is in service; until then it meets the state of the rack.
 //!
-//! Invariant: every pair that is met is one of [`pairs`].
+//! Invariant: every pair that is counted is one of [`pairs`].
 
 use engine::{DrivePhase, Event, GroupState, Loss, Rack, Work};
 use model::{DriveId, GroupId, OpId};
 use std::collections::BTreeMap;
 
-/// An event and the state that it meets, by their names.
+/// The names of an event and of the state that it meets.
 pub type Pair = (&'static str, &'static str);
 
-/// How often an event met a state.
+/// The number of times that each event met each state.
 pub type Coverage = BTreeMap<Pair, u64>;
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum About {
     Drive,
@@ -82,7 +82,7 @@ const WRITE_SUBMITTED: &str = "Submitted (write)";
 const WRITE_SUBMITTED_FOR_JOB: &str = "SubmittedForJob (write)";
 const WRITE_CANCELLED: &str = "Cancelled (write)";
 
-/// What the rack is doing.
+/// The states of a rack.
 const RACK_STATES: [&str; 4] = ["booting", "serving", "full", "closing"];
 
 fn states(about: About) -> Vec<&'static str> {
@@ -108,10 +108,10 @@ fn states(about: About) -> Vec<&'static str> {
     }
 }
 
-/// What cannot be: events, states that none of them can meet, and why.
+/// Impossible pairs: events, states that none of them can meet, and the reason.
 type Cannot = (&'static [&'static str], &'static [&'static str], &'static str);
 
-/// Everything that cannot be.
+/// All impossible pairs.
 const CANNOT: [Cannot; 7] = [
     (
         &["DriveReported", "DriveMayReturn", "ScrubReported", "ScrubUnread", "Booted", "ChecksReported"],
@@ -151,18 +151,18 @@ const CANNOT: [Cannot; 7] = [
     (&["HostMeasured"], &RACK_STATES, "the drives of a run are in memory, and share no file system"),
 ];
 
-/// Why an event cannot meet a state; `None` if it can.
+/// The reason why an event cannot meet a state; `None` if it can.
 pub fn cannot((event, state): Pair) -> Option<&'static str> {
     let found = CANNOT.iter().find(|(events, states, _)| events.contains(&event) && states.contains(&state));
     found.map(|(_, _, why)| *why)
 }
 
-/// Every event with every state of what it is about.
+/// Every event with every state of its subject.
 pub fn pairs() -> impl Iterator<Item = Pair> {
     EVENTS.into_iter().flat_map(|(event, about)| states(about).into_iter().map(move |state| (event, state)))
 }
 
-/// Counts what meets what in a life of a server.
+/// Counts the pairs in a life of a server.
 #[derive(Default)]
 pub(crate) struct Meetings {
     /// The group of each operation that has one.
@@ -177,8 +177,8 @@ impl Meetings {
         self.groups.insert(op, group);
     }
 
-    /// The pair that `event` makes with the state of `rack` before it. `None` if its operation is of no known group:
-    /// one that removes stacks from no drive, or one that ended before.
+    /// The pair of `event` and the state of `rack` before it. `None` if its operation has no known group: it removes
+    /// stacks from no drive, or it ended earlier.
     pub(crate) fn meet(&mut self, event: &Event, rack: &Rack) -> Option<Pair> {
         use Event::{Submitted, SubmittedForJob, SubmittedWhileAwake};
         let of_rack = match (self.booted, self.closing) {
@@ -313,7 +313,7 @@ fn name(event: &Event) -> &'static str {
         Event::DeadUnlisted { .. } => "DeadUnlisted",
         Event::ScrubReported { .. } => "ScrubReported",
         Event::ScrubUnread { .. } => "ScrubUnread",
-        // No rack of torture's has a pool.
+        // No rack of a run has a pool.
         Event::PoolDrive { .. } => "PoolDrive",
         Event::ScrubPaused { .. } => "ScrubPaused",
         Event::ScrubRequested { .. } => "ScrubRequested",

@@ -1,4 +1,4 @@
-//! A drive in memory under a site's power, with the faults of its overlay.
+//! A drive in memory that depends on its site's power and has the faults of its overlay.
 
 use crate::journal::{Journal, Rule};
 use crate::kinds::FaultKind;
@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The rack's number.
+/// The rack's UUID.
 pub(crate) const RACK: RackUuid = RackUuid([8; 16]);
 
 /// The kinds of calls that armed faults distinguish.
@@ -23,14 +23,14 @@ enum Call {
     Read,
     Write,
     Sync,
-    /// To make or to remove a file.
+    /// Creates or removes a file.
     Change,
-    /// To look at lengths and names.
+    /// Queries lengths and names.
     Look,
     Command,
 }
 
-/// Silence is waited for in steps, since it may end for good.
+/// The wait for a silent drive is divided into steps, since its silence may never end.
 const HANG_STEP: Duration = Duration::from_hours(24);
 
 /// A drive with faults. The disks of workshop and spool come after the drives of the rack.
@@ -50,10 +50,11 @@ impl FaultyDrive {
         Arc::clone(self.overlay.state().medium(self.number))
     }
 
-    /// Waits as long as the drive is silent or slow; then whether it does the call, and how if a fault is due.
+    /// Waits while the drive is silent or slow. Then returns the fault that is due, if any, or an error if the drive
+    /// does not do the call.
     ///
-    /// A call never reaches the drive that takes the place of the one that was asked: when that one is pulled, the
-    /// system answers what it owes with an error.
+    /// A call never reaches a drive that has replaced the one that it was meant for: after a drive is pulled, the
+    /// system answers its open calls with an error.
     async fn begin(&self, call: Call) -> Result<Option<FaultKind>, DriveError> {
         self.power.step().await;
         if call != Call::Command {
@@ -72,7 +73,7 @@ impl FaultyDrive {
         if self.is_there(&asked) { self.admit(call) } else { Err(io_error("the drive that was asked was pulled")) }
     }
 
-    /// Waits as long as the drive is silent, and another has not taken the place of `asked`.
+    /// Waits while the drive is silent and no other drive has replaced `asked`.
     async fn silence_ends(&self, asked: &Arc<MemoryDrive>) {
         loop {
             let replaced = self.overlay.replaced();
@@ -92,12 +93,12 @@ impl FaultyDrive {
         }
     }
 
-    /// True if no other drive has taken the place of `asked`.
+    /// True if no other drive has replaced `asked`.
     fn is_there(&self, asked: &Arc<MemoryDrive>) -> bool {
         Arc::ptr_eq(asked, self.overlay.state().medium(self.number))
     }
 
-    /// Nothing is asked of a drive that showed another's label.
+    /// Checks that no drive that showed another's label is used.
     fn is_the_right_one(&self, call: Call) {
         let another = self.overlay.state().drives[self.number].is_another;
         self.journal.demand(!another, Rule::Identity, || {
@@ -135,7 +136,7 @@ impl FaultyDrive {
         answer
     }
 
-    /// The error of a file that is lost.
+    /// An error if the file is lost.
     fn is_here(&self, name: &FileName) -> Result<(), DriveError> {
         let state = self.overlay.state();
         let lost = state.drives[self.number].faults_of(name).is_some_and(|file| file.lost);
@@ -161,7 +162,7 @@ impl FaultyDrive {
         LabelError::ForeignDrive { found, expected: DriveId(self.number as u32) }.into()
     }
 
-    /// The label of a copy of drive `other`, held against this place as every label is.
+    /// Mounts a copy of drive `other` in this slot: checks its label against this slot like every label.
     async fn compare_with_clone(&self, other: usize) -> Result<Space, DriveError> {
         let medium = Arc::clone(self.overlay.state().medium(other));
         let expected = Label { rack: RACK, rack_name: String::new(), drive: DriveId(self.number as u32) };
@@ -199,7 +200,7 @@ impl FaultyDrive {
         file.unsynced.push(range.clone());
     }
 
-    /// What was to be written to `range` was not, and may lie elsewhere.
+    /// The write to `range` was lost, or went elsewhere.
     fn misled(&self, name: &FileName, range: &Range<u64>, (kind, mut before, data): (FaultKind, Vec<u8>, &[u8])) {
         let mut state = self.overlay.state();
         if !state.may_corrupt(name) {
@@ -240,7 +241,7 @@ impl FaultyDrive {
     async fn replace_file(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
         self.begin(Call::Change).await?;
         self.is_here(from)?;
-        // One that was lost is nobody's.
+        // A lost file belongs to no rack.
         let was_there = self.is_here(to).is_ok();
         let bytes = self.medium().contents_len(to).unwrap_or(0);
         let (faults, replaced) = {
@@ -277,7 +278,7 @@ impl FaultyDrive {
 }
 
 impl crate::overlay::DriveFaults {
-    /// The armed fault that this call meets.
+    /// The armed fault that is due at this call.
     fn due(&mut self, call: Call) -> Option<Armed> {
         let concerns = |kind: FaultKind| match kind {
             FaultKind::LostWrite | FaultKind::MisdirectedWrite | FaultKind::TornWrite => call == Call::Write,
@@ -291,7 +292,7 @@ impl crate::overlay::DriveFaults {
         Some(self.armed.remove(at))
     }
 
-    /// What was written to `name` is durable.
+    /// The written data of `name` is durable.
     fn flushed(&mut self, name: &FileName) {
         let file = self.file(name);
         file.lied = false;
@@ -299,7 +300,7 @@ impl crate::overlay::DriveFaults {
         self.forget_if_sound(name);
     }
 
-    /// What was written to any file is durable.
+    /// The written data of every file is durable.
     fn flush(&mut self) {
         let lied: Vec<FileName> =
             self.files.iter().filter(|(_, file)| file.lied).map(|(name, _)| name.clone()).collect();
@@ -322,7 +323,7 @@ impl FileFaults {
     }
 }
 
-/// A place on `drive` that a misdirected write of `len` bytes may land on.
+/// A place on `drive` where a misdirected write of `len` bytes may land.
 fn victim(state: &mut State, drive: usize, len: usize) -> Option<(FileName, u64)> {
     let names = state.medium(drive).names();
     let name = names.get(state.below(names.len().max(1) as u64) as usize)?.clone();
@@ -350,7 +351,7 @@ impl Drive for FaultyDrive {
                     medium.lose_file(name);
                 }
                 let made = medium.create(name, bytes).await;
-                // A file that is there already stays what it is.
+                // A file that already exists stays as it is.
                 if made.is_ok() {
                     self.overlay.state().drives[self.number].files.remove(name);
                 }
@@ -447,7 +448,7 @@ impl Drive for FaultyDrive {
 
     async fn unmount(&self) -> Result<(), DriveError> {
         self.begin(Call::Command).await?;
-        // What a drive has in its cache is on its medium before it stops.
+        // The contents of a drive's cache reach its medium before it stops.
         self.overlay.state().drives[self.number].flush();
         self.end(Ok(())).await
     }

@@ -1,10 +1,10 @@
-//! The catalog's store: in memory, under a site's power, with the faults of a disk and of its log.
+//! The catalog's store: in memory, dependent on its site's power, with the faults of a disk and of its log.
 //!
-//! A commit is a step of the power before it is done and one after. A read of a record may be wrong once. And the sync
-//! of a commit may fail, which is modelled as Linux and SQLite do it: whoever commits is answered with an error, the
-//! store takes nothing more until the next start, and that start finds a whole batch in the log which the medium may
-//! never have seen. Unless the log is synced before anything of it is believed ([`Log::open`]), all that is committed
-//! later hangs on it, and goes with it when the power fails.
+//! A commit is a step of the power before it is done and one after. A read of a record may be wrong once. The sync of a
+//! commit may fail, which is modelled as Linux and SQLite do it: the commit is answered with an error, the store
+//! accepts no commits until the next start, and that start finds a whole batch in the log that the medium may not have.
+//! Unless the start syncs the log before it trusts any of it ([`Log::open`]), all later commits depend on that batch
+//! and are lost with it when the power fails.
 
 use crate::power::Power;
 use catalog::{Batch, Entry, KeyRange, MemoryStore, Sealed, Sequence, Store, StoreError, StoreFuture};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::RwLock;
 
-/// The end of the store's log, as far as it may not be on the medium. Clones share it.
+/// The end of the store's log that may not be on the medium. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<LogEnd>>);
 
@@ -24,14 +24,14 @@ pub(crate) struct Log(Arc<Mutex<LogEnd>>);
 struct LogEnd {
     /// A batch in the log whose sync failed: the next start finds it.
     unsynced: Option<Batch>,
-    /// No commit is taken until the next start.
+    /// No commit is accepted until the next start.
     stopped: bool,
-    /// The store without all that hangs on what was never synced.
+    /// The store without the changes that depend on the unsynced batch.
     durable: Option<MemoryStore>,
 }
 
 impl Log {
-    /// A start reads the log, and syncs it before it believes what it has read.
+    /// Reads the log at a start, and syncs it before it trusts the contents.
     pub(crate) async fn open(&self, store: &MemoryStore) {
         let found = {
             let mut end = self.0.lock();
@@ -40,7 +40,7 @@ impl Log {
         };
         if let Some(batch) = found {
             let durable = store.snapshot();
-            // Its checks held when it was written to the log, and nothing was written since.
+            // Its checks passed when it was written to the log, and nothing was written since.
             let replayed = store.commit(batch).await;
             assert!(replayed.is_ok(), "what is in the log can be read from it: {replayed:?}");
             self.0.lock().durable = Some(durable);
@@ -50,7 +50,7 @@ impl Log {
         }
     }
 
-    /// What is left of `store` when the power fails, without the log in front; that one has the last `lost` of the
+    /// The part of `store` that survives a power failure, without the log in front. That log has the last `lost` of the
     /// transactions that only it has made durable.
     pub(crate) fn crash(&self, store: &MemoryStore, lost: usize) -> MemoryStore {
         let LogEnd { durable, .. } = std::mem::take(&mut *self.0.lock());
@@ -58,12 +58,12 @@ impl Log {
         durable.unwrap_or(left)
     }
 
-    /// True once a sync has failed: nothing is committed until the next start.
+    /// True after a failed sync: nothing is committed until the next start.
     pub(crate) fn is_stopped(&self) -> bool {
         self.0.lock().stopped
     }
 
-    /// Takes the log away, for another store in the place of this one.
+    /// Takes the log away, so another store can replace this one.
     pub(crate) fn take(&self) -> Self {
         Self(Arc::new(Mutex::new(std::mem::take(&mut *self.0.lock()))))
     }
@@ -74,14 +74,14 @@ pub(crate) struct FaultyStore {
     pub(crate) store: MemoryStore,
     pub(crate) power: Power,
     pub(crate) log: Log,
-    /// Held by every commit, so that one whose sync fails can wait for those that came before it.
+    /// Held by every commit, so a commit whose sync fails can wait for the earlier ones.
     committing: RwLock<()>,
-    /// What records were before their last change, for a bug that a test switches on.
+    /// Records before their last change, for a bug that a test switches on.
     before: Mutex<BTreeMap<Vec<u8>, Option<Sealed>>>,
     reads: AtomicU64,
 }
 
-/// Of so many reads one is answered as of before the last change, where that bug is switched on.
+/// One of this number of reads returns the record before its last change, where that bug is switched on.
 const STALE_OF: u64 = 8;
 
 impl FaultyStore {
@@ -90,7 +90,7 @@ impl FaultyStore {
         Self { store, power, log, committing: RwLock::new(()), before, reads }
     }
 
-    /// What a reader finds in the place of the record at `key`: one with a flipped bit, or the next of its kind.
+    /// The result of a wrong read of the record at `key`: the record with a flipped bit, or the next one of its kind.
     async fn misread(&self, key: &[u8], found: Option<Sealed>) -> Result<Option<Sealed>, StoreError> {
         let Some(found) = found else { return Ok(None) };
         let reads = self.reads.load(Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl Store for FaultyStore {
             if is_on(Sabotage::StaleCatalogRead) {
                 self.note_before(&batch);
             }
-            // With a log in front it is that one's sync that counts, and tests of the catalog let it fail.
+            // With a log in front, the sync of that log counts, and tests of the catalog let it fail.
             if self.power.is_unsynced() && !self.store.takes_payloads() {
                 drop(committing);
                 return self.fail_to_sync(batch).await;
@@ -197,9 +197,9 @@ impl Store for FaultyStore {
 }
 
 impl FaultyStore {
-    /// Writes `batch` to the log, and does not get it synced. Its checks are evaluated on a copy.
+    /// Writes `batch` to the log, and fails to sync it. Its checks are evaluated on a copy.
     async fn fail_to_sync(&self, batch: Batch) -> Result<(), StoreError> {
-        // Others that come from now on are behind it, and fail like it.
+        // Later commits are after it in the log, and fail like it.
         self.log.0.lock().stopped = true;
         drop(self.committing.write().await);
         self.store.snapshot().commit(batch.clone()).await?;

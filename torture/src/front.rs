@@ -1,11 +1,10 @@
-//! The log in front of the catalog, in which small objects are: the server's own, over drives in memory. Runs below
+//! The log in front of the catalog, which stores small objects: the server's own, over drives in memory. Runs below
 //! [`crate::LOGGED_FROM`] have a model of one instead.
 //!
-//! The log has no thread: a change is durable before the commit returns, and what it does by itself, as logs that
-//! become shelves and merges, has its turns at times of the run's own. Everything that it asks of its drives is
-//! journaled. The end of a life cuts that journal: somewhere behind the last change that was acknowledged, so in the
-//! middle of anything that came later. A kill leaves all that was written before the cut; a power failure leaves of
-//! what was not synced any part.
+//! The log has no thread. A change is durable before the commit returns; background tasks, for example to turn logs
+//! into shelves or to merge shelves, run at times that the run draws. All calls to its drives are journaled. The end of
+//! a life cuts that journal somewhere after the last acknowledged change, so in the middle of later work. A kill leaves
+//! everything that was written before the cut; a power failure leaves any part of the unsynced data.
 
 use crate::journal::{Journal, Rule};
 use crate::kinds::FaultKind;
@@ -27,19 +26,19 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use workshop::{NamedSlot, RecordEnd, Removal, SmallRecord, SmallRecords};
 
-/// A size at which logs become shelves all the time.
+/// A size at which logs become shelves very often.
 const LOG_BYTES: u64 = 64 << 10;
 
-/// Shelves that are merged into one.
+/// Number of shelves that are merged into one.
 const FAN_IN: usize = 3;
 
-/// A task has its turn at most so long after the one before, in milliseconds.
+/// Maximum time between two background tasks, in milliseconds.
 const TURN_MAX_MS: u64 = 20_000;
 
-/// A drive fails after one of so many turns.
+/// A drive fails after one of this number of tasks.
 const DRIVE_FAILS_ONCE_IN: u64 = 32;
 
-/// So long after a change the log writes down how long it is.
+/// The log records its lengths this long after a change.
 const LENGTHS_NOTED: Duration = Duration::from_millis(500);
 
 /// The log in front of a catalog.
@@ -48,10 +47,10 @@ pub(crate) enum Front {
     Own(OwnLog),
 }
 
-/// How a life ended, to the media of a log.
+/// The end of a life, from the view of a log's media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// There is none: the log is opened again for another catalog.
+    /// No end: the log is opened again for another catalog.
     None,
     /// The server was closed in order.
     Closed,
@@ -65,30 +64,30 @@ pub(crate) struct OwnLog {
     rng: Rng,
     journal: Arc<Journal>,
     log: Option<Arc<Acknowledged>>,
-    /// Its files are damaged at times, where that is so.
+    /// The overlay that counts damage to its files, in runs that damage them.
     damaged: Option<Overlay>,
-    /// They may also be damaged so that nothing is lost, and its drives may fail.
+    /// Its files may also have damage that loses nothing, and its drives may fail.
     spoiled: bool,
-    /// The pool that the catalog was used with.
+    /// The pool with which the catalog was used.
     pool: Option<PoolUuid>,
-    /// Its files as they were when it was opened before.
+    /// Its files at its previous opening.
     older: Files,
 }
 
-/// A log that knows what of its drives' journal was acknowledged.
+/// A log that tracks the acknowledged part of its drives' journal.
 pub(crate) struct Acknowledged {
     log: IntakeLog,
     world: World,
-    /// Entries of the journal that no cut takes away.
+    /// Journal entries that no cut removes.
     entries: AtomicUsize,
-    /// A task may wait.
+    /// A task may be waiting.
     tasks: Notify,
     /// Its drives may fail.
     failing: Option<(Overlay, Arc<Journal>)>,
 }
 
 impl Front {
-    /// That of `plan`, if it has one.
+    /// The log of `plan`, if it has one.
     pub(crate) fn of(plan: &Plan, (journal, overlay): (&Arc<Journal>, &Overlay)) -> Option<Self> {
         if !plan.has_log() {
             return None;
@@ -97,7 +96,7 @@ impl Front {
             return Some(Self::Model(MemoryLog::new()));
         }
         let mut rng = Stream::Front.of(plan.seed);
-        // Most have one drive, as most servers do; from six on there are two copies.
+        // Half have one drive, like most servers; with six drives there are two copies.
         let drives = [1, 1, 1, 2, 4, 6][rng.below(6) as usize];
         let (world, journal) = (World::new(drives), Arc::clone(journal));
         let damaged = plan.has(FaultKind::LogFileDamaged).then(|| overlay.clone());
@@ -105,7 +104,7 @@ impl Front {
         Some(Self::Own(OwnLog { world, rng, journal, log: None, damaged, spoiled, pool: None, older: Files::new() }))
     }
 
-    /// `store` behind this log, as a start finds it after `cut`: what it lacks is taken from the log.
+    /// `store` with this log in front, as a start finds it after `cut`: changes that it lacks are taken from the log.
     pub(crate) fn before(&mut self, store: MemoryStore, cut: Cut) -> MemoryStore {
         let log: Arc<dyn CommitLog> = match self {
             Self::Model(log) => Arc::new(log.clone()),
@@ -128,7 +127,7 @@ impl Front {
         }
     }
 
-    /// The log, for its own work.
+    /// The server's own log, for its background work.
     pub(crate) fn own(&self) -> Option<(Arc<Acknowledged>, Rng)> {
         match self {
             Self::Model(_) => None,
@@ -138,7 +137,7 @@ impl Front {
 }
 
 impl OwnLog {
-    /// Opens the log on what is left of its drives.
+    /// Opens the log on the rest of its drives.
     fn reopened(&mut self) -> Arc<Acknowledged> {
         let opened = self.open(&self.world.clone());
         let log = opened.unwrap_or_else(|error| panic!("a log that no fault has met is opened: {error}"));
@@ -158,7 +157,7 @@ impl OwnLog {
         log
     }
 
-    /// The drives as `cut` leaves them.
+    /// Cuts the drives' journal as `cut` demands.
     fn cut(&mut self, cut: Cut) {
         let Some(log) = self.log.take() else { return };
         let (acknowledged, end) = (log.entries.load(Ordering::Relaxed), self.world.position());
@@ -174,8 +173,8 @@ impl OwnLog {
         };
     }
 
-    /// `store` behind the log, if that was damaged and a start finds everything all the same. If the start notices, the
-    /// operator puts back what was there.
+    /// `store` with the log in front, if the log was damaged and a start finds everything anyway. If the start notices
+    /// the damage, the operator restores the files.
     fn before_damaged(&mut self, store: &MemoryStore, cut: Cut) -> Option<MemoryStore> {
         let overlay = self.damaged.clone().filter(|_| cut != Cut::None && self.rng.below(2) == 0)?;
         let world = self.world.kill(self.world.position());
@@ -210,7 +209,7 @@ impl OwnLog {
         opened
     }
 
-    /// The log in `world`, if it is the same one, and knows nothing to be missing.
+    /// The log in `world`, if it is the same one and does not know of missing records.
     fn opened_damaged(&mut self, world: &World) -> Result<IntakeLog, String> {
         match self.open(world) {
             Ok(log) if self.pool != Some(log.pool()) => Err("it is another pool by now".to_owned()),
@@ -236,7 +235,7 @@ impl OwnLog {
 }
 
 impl Acknowledged {
-    /// Lets tasks have their turns, for as long as a server lives.
+    /// Runs background tasks while the server lives.
     pub(crate) async fn work(&self, mut rng: Rng, power: &Power) {
         loop {
             self.tasks.notified().await;
@@ -250,7 +249,7 @@ impl Acknowledged {
         }
     }
 
-    /// A drive of its own fails now and then, until the server ends.
+    /// Makes a drive of the log fail now and then, until the server ends.
     fn may_fail(&self, rng: &mut Rng) {
         let Some((overlay, journal)) = &self.failing else { return };
         if rng.below(DRIVE_FAILS_ONCE_IN) == 0
@@ -261,7 +260,7 @@ impl Acknowledged {
         }
     }
 
-    /// What was asked for last is acknowledged.
+    /// The latest change is acknowledged.
     fn acknowledge(&self) {
         self.entries.store(self.world.position(), Ordering::Relaxed);
         self.tasks.notify_one();

@@ -1,5 +1,5 @@
-//! After the torture: no faults happen any more. What the operator must do is done, everything acknowledged is read,
-//! everything begun comes to its end, and records and media agree.
+//! Healing: the last lives of a run, without faults. The operator does all that is necessary, all acknowledged data is
+//! read, all work finishes, and records and media agree.
 
 use crate::answers::{Answer, Clients};
 use crate::journal::Rule;
@@ -27,10 +27,10 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Everything comes to an end within this: less than it takes to fill a trace with nothing.
+/// Time limit for everything to finish; an idle server takes longer than this to fill a trace.
 const END_MAX: Duration = Duration::from_hours(9 * 24);
 
-/// A full rack that is not emptied otherwise is emptied from then on.
+/// A rack that stays full this long is emptied.
 const FULL_FOR: Duration = Duration::from_hours(50);
 
 /// The last lives of a run.
@@ -54,8 +54,8 @@ pub(crate) fn heal(site: &mut Site, reference: &Reference) {
     }
 }
 
-/// The faults pause, in the runs that have lulls: once the operator has replaced the drives that are dead, the same
-/// server, whatever has failed in it, reads everything.
+/// The faults pause, in runs with lulls. After the operator has replaced the dead drives, the same server reads
+/// everything, although calls have failed in it.
 pub(crate) async fn lull(running: &Running, reference: &Reference, plan: &Plan) {
     if !plan.lulls || !storm::pass(running) {
         return;
@@ -69,7 +69,7 @@ pub(crate) async fn lull(running: &Running, reference: &Reference, plan: &Plan) 
     healing.dead_bytes_are_known().await;
 }
 
-/// The life of a server with an older catalog: it does no harm, and says nothing wrong.
+/// The life of a server with an older catalog: checks that it does no harm and reports nothing wrong.
 pub(crate) async fn use_older(running: &Running, before: &Reference, plan: &Plan) {
     let healing = Healing { running, reference: before, plan };
     let clients = healing.clients();
@@ -85,21 +85,21 @@ pub(crate) async fn use_older(running: &Running, before: &Reference, plan: &Plan
     tokio::time::sleep(HOUR * rng.below(4) as u32).await;
 }
 
-/// When records are compared with media.
+/// The moment at which records are compared with media.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// Right after a start.
     Start,
-    /// Everything has come to its end.
+    /// All work has finished.
     End,
-    /// The same, and every blob that lives was read since.
+    /// The same, and every living blob has been read since.
     Scrubbed,
 }
 
-/// Records and media agree.
+/// Checks that records and media agree.
 pub(crate) async fn audit(running: &Running, at: Moment) {
     tokio::time::sleep(SETTLED).await;
-    // What the rack has given up by itself, just before it crashed, is known from its start on.
+    // A drive that the rack has given up itself just before a crash is known from the start.
     absent::look(running).await;
     let journal = &running.journal;
     match running.context.catalog.audit().await {
@@ -113,8 +113,8 @@ pub(crate) async fn audit(running: &Running, at: Moment) {
     }
 }
 
-/// What was written as the stacks of a blob that lives is one code word, and the payload that its footers name,
-/// whatever a read may have to do without. Faults do not show in what was written.
+/// Checks that the stacks of each living blob, as they were written, are one code word and give the payload that their
+/// footers name, even where a read has to do without some stacks. Faults do not show in the written bytes.
 async fn stacks_fit_each_other(running: &Running) {
     for blob in living_blobs(running).await {
         let (rack, id) = (running.context.rack_uuid, blob.blob);
@@ -131,17 +131,17 @@ async fn stacks_fit_each_other(running: &Running) {
     }
 }
 
-/// No stack lies on a drive of which the catalog knows nothing; and in the end, each lies where the catalog says, or is
-/// known to be left there. What was written while the catalog was an older one is not known to the newest, and stays;
-/// and a catalog that was made again removes nothing that it does not know.
+/// Checks that every stack on a drive is known to the catalog. In the end, each must be where the catalog says, or be
+/// recorded as left there. Stacks that were written under an older catalog are unknown to the newest and stay, and a
+/// catalog that was made again removes nothing that it does not know; such runs are not checked.
 async fn every_stack_is_known(running: &Running, at: Moment) {
     let lacks = [FaultKind::OlderCatalog, FaultKind::LostCatalog];
     if lacks.iter().any(|kind| running.overlay.state().happened.contains_key(kind)) {
         return;
     }
     let catalog = &running.context.catalog;
-    // What lies on a drive that is back and was not looked through yet is known to nobody: it is looked through when
-    // its group wakes, and nothing has to wake it for that.
+    // The stacks on a returned drive are unknown until the rack looks through the drive. It does so when the drive's
+    // group wakes, and nothing has to wake the group for that.
     let unseen = catalog.returned_drives().await.unwrap_or_default();
     for (drive, name) in stacks(running).into_iter().filter(|(drive, _)| !unseen.contains_key(drive)) {
         let Some((id, index)) = stack_of(&name) else { continue };
@@ -157,8 +157,8 @@ async fn every_stack_is_known(running: &Running, at: Moment) {
     }
 }
 
-/// True if the catalog has taken note that a rebuild left this stack of `blob` there. A drive that was away then keeps
-/// it until the blob is rebuilt or scrubbed, or goes, for which nothing has to wake its group.
+/// True if the catalog records that a rebuild left this stack of `blob` there. A drive that was away then keeps it
+/// until the blob is rebuilt, scrubbed or deleted, and nothing has to wake its group for that.
 async fn is_known_as_left(catalog: &Catalog, blob: BlobId, (index, drive): (u8, DriveId), at: Moment) -> bool {
     let left = RebuildTarget { drive, index, spare: false };
     let is_noted = catalog.rebuild_targets(blob).await.is_ok_and(|targets| targets.contains(&left));
@@ -166,8 +166,8 @@ async fn is_known_as_left(catalog: &Catalog, blob: BlobId, (index, drive): (u8, 
     is_noted && !is_scrubbed
 }
 
-/// Every stack on a drive in service that is as it was written. Of others a drive may say that they are gone, and one
-/// that shows itself to be another's is left where it is, whatever its name.
+/// Every stack on a drive in service that is as it was written. A drive may report other stacks as missing, and a stack
+/// that identifies itself as another's is left where it is, regardless of its name.
 fn stacks(running: &Running) -> Vec<(DriveId, disk::FileName)> {
     let state = running.overlay.state();
     let mut stacks = Vec::new();
@@ -176,7 +176,7 @@ fn stacks(running: &Running) -> Vec<(DriveId, disk::FileName)> {
             continue;
         }
         let names = state.medium(drive).names();
-        // What is there again with an old copy of the drive was removed, and nobody knows that it is there.
+        // A stack that an old copy of the drive brought back had been removed, and the catalog does not know it.
         let is_unknown = |file: &FileFaults| file.is_bad() || file.is_back;
         let there = names.into_iter().filter(|name| !faults.faults_of(name).is_some_and(is_unknown));
         stacks.extend(there.map(|name| (DriveId(drive as u32), name)));
@@ -184,8 +184,8 @@ fn stacks(running: &Running) -> Vec<(DriveId, disk::FileName)> {
     stacks
 }
 
-/// The longest time between two looks: with no period of a scrub in common, or each would find the rack in the same
-/// phase of it.
+/// Maximum time between two checks. It shares no factor with the period of a scrub; otherwise each check could find the
+/// rack in the same phase of it.
 const PAUSE_MAX: Duration = Duration::from_mins(47);
 
 struct Healing<'a> {
@@ -207,7 +207,7 @@ impl Healing<'_> {
         journal.note(|| "everything is read".to_owned());
         self.read_all().await;
         self.abort_uploads().await;
-        // A start tries what was given up along with its group, which wakes for what is read.
+        // A start tries drives that were given up, together with their group, which wakes for the reads.
         self.replace_what_failed(self.plan.policy.tries_given_up && !again).await;
         if again {
             records::finish(self.running, self.reference, self.plan).await;
@@ -223,7 +223,7 @@ impl Healing<'_> {
         self.drives_stand_still();
     }
 
-    /// Waits for `done`, looking more and more seldom.
+    /// Waits for `done`, with checks at growing intervals.
     async fn until(&self, what: &str, mut done: impl AsyncFnMut() -> bool) -> bool {
         let began = disk::clock::monotonic();
         let mut pause = SECOND;
@@ -243,8 +243,8 @@ impl Healing<'_> {
         self.running.world.ask(move |rack, _| look(rack)).await
     }
 
-    /// Replaces the drives that failed, and those that the rack gave up by itself: but for the one that is sound, if it
-    /// is the only one of these and is to be `recognised`.
+    /// Replaces the drives that failed, and those that the rack gave up itself. If there is exactly one, it is sound,
+    /// and it is to be `recognised`, that drive is left.
     async fn replace_what_failed(&self, recognised: bool) {
         absent::look(self.running).await;
         let failed: Vec<usize> = {
@@ -260,7 +260,7 @@ impl Healing<'_> {
             let mut is_back = false;
             let is_seen_to = async || {
                 let is_given_up = self.give_up(drive).await;
-                // Blobs may need what the rack gave up by itself.
+                // Blobs may need a drive that the rack gave up itself.
                 is_back = !is_given_up && by_rack && operator::put_back(self.running, drive).await;
                 is_given_up || is_back
             };
@@ -276,7 +276,7 @@ impl Healing<'_> {
         }
     }
 
-    /// Insists for a drive that cannot be read.
+    /// Gives up a drive, with `force` if it cannot be read.
     async fn give_up(&self, drive: usize) -> bool {
         let is_dead = self.running.overlay.state().drives[drive].destroyed;
         let insists = is_dead || self.plan.beyond;
@@ -296,7 +296,7 @@ impl Healing<'_> {
         self.running.journal.demand(error.is_none(), Rule::Live, || format!("uploads are not aborted: {error:?}"));
     }
 
-    /// Every key that was ever written holds what it may, byte for byte, and no other key is there.
+    /// Checks that every key that was ever written has an allowed object, byte for byte, and that no other key exists.
     async fn read_all(&self) {
         let clients = self.clients();
         clients.judged_list(BUCKET, "", 7).await;
@@ -323,19 +323,19 @@ impl Healing<'_> {
                     format!("{} cannot be read, and {bad} of its stacks are bad: {answer:?}; {state}", at.1)
                 });
             }
-            // What was out of service is tried again some time.
+            // A drive that was out of service is tried again later.
             tokio::time::sleep(HOUR / 4).await;
         }
     }
 
-    /// True if this key's bytes are in quarantine: they are read again at the next start, and not before.
+    /// True if this key's bytes are in quarantine: they are read again at the next start, and not earlier.
     async fn is_quarantined(&self, at: &At) -> bool {
         let catalog = &self.running.context.catalog;
         let Ok((object, _)) = catalog.get_object(&at.0, &at.1).await else { return false };
         matches!(catalog.unreadable_of(object.version).await, Ok(Some(_)))
     }
 
-    /// True if the run did more to this key's bytes than there is a remedy for.
+    /// True if the run damaged this key's bytes more than can be repaired.
     fn is_forfeited(&self, clients: &Clients<'_>, at: &At) -> bool {
         let held = self.reference.may_hold(at);
         let forfeited = self.reference.forfeited.borrow();
@@ -343,8 +343,8 @@ impl Healing<'_> {
         self.plan.beyond && (rotten || clients.bad_stacks(at) > usize::from(self.running.spec.code.parity))
     }
 
-    /// The engine knows of all dead bytes that the catalog knows of: those of which it does not stay until the next
-    /// start. So does what died by a commit whose answer was lost, or that a misread record hid.
+    /// Checks that the engine knows all dead bytes that the catalog knows: unknown ones stay until the next start. So
+    /// do bytes that died by a commit whose answer was lost, or that a misread record hid; such runs are not checked.
     async fn dead_bytes_are_known(&self) {
         let hidden = [FaultKind::CommitUnanswered, FaultKind::CatalogMisread];
         if hidden.iter().any(|kind| self.clients().happened(*kind)) {
@@ -359,8 +359,8 @@ impl Healing<'_> {
         }
     }
 
-    /// Where there are scrubs, one of everything leaves nothing rotten, but for what is beyond repair and said so.
-    /// True if every blob that lives was read.
+    /// In runs with scrubs, scrubs everything and checks that nothing rotten is left, except damage that is beyond
+    /// repair and reported. True if every living blob was read.
     async fn scrub(&self) -> bool {
         if self.plan.policy.scrub.period.is_none() || self.running.context.catalog_age.older().is_some() {
             return false;
@@ -370,16 +370,16 @@ impl Healing<'_> {
             _ = self.running.status.pause_scrub(false).await;
         }
         let beyond = self.plan.beyond;
-        // The request begins a pass in each group. It has ended if the pass is complete, or if a later one is under way
-        // and the last that ended is another. Its time alone says nothing: in an earlier life a clock may have been
-        // ahead, and the pass of an empty group ends at once.
+        // The request starts a pass in each group. That pass has ended if the pass is complete, or if a later one is
+        // under way and the last ended pass is another. Its time alone proves nothing: in an earlier life a clock may
+        // have been ahead, and the pass of an empty group ends at once.
         let lasts = |rack: &Rack, now| rack.scrubs(now).map(|view| (view.group, view.pass.last)).collect();
         let before: BTreeMap<_, _> = self.running.world.ask(lasts).await.unwrap_or_default();
         self.running.world.report(Event::ScrubRequested { group: None });
         let scrubbed = async || {
             let before = before.clone();
             let complete = move |rack: &Rack, now| {
-                // What has lost more than r stacks is never read.
+                // A blob that has lost more than r stacks is never read.
                 let may_end = |view: &ScrubView| beyond || view.put_off_blobs == 0;
                 let is_another = |view: &ScrubView| view.pass.last != before.get(&view.group).copied().flatten();
                 rack.scrubs(now).all(|view| may_end(&view) && (view.pass.complete || is_another(&view)))
@@ -394,7 +394,7 @@ impl Healing<'_> {
         is_scrubbed && !beyond
     }
 
-    /// Waits until nothing is staged that can be moved, everything is rebuilt and the rack rests.
+    /// Waits until nothing that can be moved is staged, everything is rebuilt and the rack rests.
     async fn settle(&self) {
         let began = disk::clock::monotonic();
         let settled = async || {
@@ -407,7 +407,7 @@ impl Healing<'_> {
         self.until("everything migrated, rebuilt and asleep", settled).await;
     }
 
-    /// Deletes one object, if the rack is too full for what is staged or is to be rebuilt.
+    /// Deletes one object, if the rack is too full for the staged data or for a rebuild.
     async fn make_room(&self) {
         let full = self.ask(|rack| rack.is_full() || rack.rebuilds().any(|view| view.waiting_blobs > 0)).await;
         let keys = self.reference.keys_of(BUCKET);
@@ -421,7 +421,7 @@ impl Healing<'_> {
     }
 
     async fn is_settled(&self) -> bool {
-        // A drive that the rack has taken back may be written to, even while everything is scrubbed.
+        // A drive that the rack has taken back may be written to, even during a scrub of everything.
         absent::look(self.running).await;
         let catalog = &self.running.context.catalog;
         let staged = catalog.staged_usage().await.map_or(1, |usage| usage.count);
@@ -431,7 +431,7 @@ impl Healing<'_> {
         staged <= quarantined && rebuilt && asleep.await == Some(true)
     }
 
-    /// What keeps things from their end, for people.
+    /// The work that is not finished, as text.
     async fn state(&self) -> String {
         let staged = self.running.context.catalog.staged_usage().await;
         let scrubs = async || {
@@ -457,8 +457,8 @@ impl Healing<'_> {
         format!("staged {staged:?}; exposed {exposed:?}; {rack}; scrubs {:?}", scrubs().await)
     }
 
-    /// Blobs in which something lives and that lack a stack on a drive in service. A stack that was lost silently does
-    /// not count: nobody knows.
+    /// Living blobs that lack a stack on a drive in service. A stack that was lost silently does not count: the rack
+    /// does not know of it.
     async fn exposed(&self) -> Vec<String> {
         let mut exposed = Vec::new();
         for found in living_blobs(self.running).await {
@@ -479,10 +479,10 @@ impl Healing<'_> {
         exposed
     }
 
-    /// Every file of the workshop is one that the catalog knows, or is kept for a reason.
+    /// Checks that every file of the workshop is known to the catalog, or stays there for a reason.
     async fn files_of_the_workshop_are_known(&self) {
-        // What was staged under an older catalog is not known to the newest, and stays for a while; and what one that
-        // was lost knew is not known to the one that was made again.
+        // Files that were staged under an older catalog are unknown to the newest, and stay for a while; files that a
+        // lost catalog knew are unknown to the one that was made again.
         let lacks = [FaultKind::OlderCatalog, FaultKind::LostCatalog];
         if lacks.into_iter().any(|kind| self.clients().happened(kind)) {
             return;
@@ -529,8 +529,8 @@ impl Healing<'_> {
     }
 }
 
-/// Whether nothing is under way, and every group sleeps, or is idle and kept spinning since a drive of it has no starts
-/// left today.
+/// True if nothing is under way, and every group sleeps, or is idle and stays spinning because one of its drives has no
+/// starts left today.
 fn rests(rack: &Rack, now: Time) -> bool {
     let layout = rack.layout();
     let classes = (0..layout.classes.len() as u32).map(ClassId);

@@ -1,4 +1,4 @@
-//! The journal of a run: its history in lines for people, a hash of everything, and the first rule that was broken.
+//! The journal of a run: its history in lines for people, a hash of everything, and the first broken rule.
 
 use engine::TraceHasher;
 use parking_lot::Mutex;
@@ -11,33 +11,33 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Lines that are kept; the oldest of more are forgotten.
+/// Maximum number of lines; the oldest of more are dropped.
 const LINES_MAX: usize = 20_000;
 
-/// A rule of which every run is a test.
+/// A rule that every run tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
     /// An answer holds the bytes that were put, and no others.
     Bytes,
-    /// What a client sees is a state that the key may be in.
+    /// A client sees a state that the key may be in.
     Model,
     /// Acknowledged bytes can be read while no blob has lost more than r stacks.
     Kept,
-    /// An error says what is so: nothing is called lost that is not, and nothing fails without a reason.
+    /// An error states the truth: nothing is reported as lost that is not, and nothing fails without a reason.
     Honest,
     /// Limits of power, of the workshop and of the spool hold, and starts are counted.
     Budgets,
-    /// Nothing is changed by a right that is gone.
+    /// No change is made with revoked rights.
     Rights,
-    /// Nothing is used or removed that is another's: no drive whose label was not the right one, no file that is not
-    /// the very stack that is meant.
+    /// Nothing that is another's is used or removed: no drive with a wrong label, and no file except the very stack
+    /// that is meant.
     Identity,
-    /// The engine's trace is sound to `engine::check`.
+    /// `engine::check` accepts the engine's trace.
     Trace,
     /// The records agree with each other and with the media.
     Audit,
-    /// Once faults stop, everything comes to an end.
+    /// After the faults stop, everything finishes.
     Live,
     /// No assertion fails.
     Assertion,
@@ -64,9 +64,9 @@ impl fmt::Display for Rule {
 /// A rule that was broken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// Which.
+    /// The rule.
     pub rule: Rule,
-    /// What was seen.
+    /// The observation.
     pub seen: String,
     /// The moment, in milliseconds of the run.
     pub at_ms: u64,
@@ -77,7 +77,7 @@ pub struct Violation {
 pub struct Line {
     /// The moment, in milliseconds of the run.
     pub at_ms: u64,
-    /// What happened.
+    /// The event, as text.
     pub what: String,
 }
 
@@ -112,7 +112,7 @@ impl Journal {
         *self.life.lock() = Some(started);
     }
 
-    /// The life ends that began last. Its length, in milliseconds.
+    /// Ends the current life. Returns its length, in milliseconds.
     pub(crate) fn end_life(&self) -> u64 {
         let now = self.now_ms();
         *self.life.lock() = None;
@@ -131,7 +131,7 @@ impl Journal {
         self.before_ms.load(Ordering::Relaxed) + here
     }
 
-    /// Something happened.
+    /// Adds a line.
     pub(crate) fn note(&self, what: impl FnOnce() -> String) {
         let line = Line { at_ms: self.now_ms(), what: what() };
         self.hash_in(&(line.at_ms, &line.what));
@@ -142,7 +142,7 @@ impl Journal {
         lines.push_back(line);
     }
 
-    /// Something belongs to what a run of the same seed must repeat.
+    /// Adds `what` to the hash, which a run of the same seed must repeat.
     pub(crate) fn hash_in(&self, what: &impl Hash) {
         what.hash(&mut *self.hash.lock());
     }
@@ -157,7 +157,7 @@ impl Journal {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Unless `holds`, the rule was broken. The first one counts, and ends the run.
+    /// Unless `holds`, records that the rule is broken. The first broken rule counts, and ends the run.
     pub(crate) fn demand(&self, holds: bool, rule: Rule, seen: impl FnOnce() -> String) {
         if holds {
             return;
@@ -172,17 +172,17 @@ impl Journal {
         self.violated.notify_one();
     }
 
-    /// The rule was broken.
+    /// Records that the rule is broken.
     pub(crate) fn broken(&self, rule: Rule, seen: impl FnOnce() -> String) {
         self.demand(false, rule, seen);
     }
 
-    /// True once a rule was broken.
+    /// True if a rule was broken.
     pub(crate) fn is_over(&self) -> bool {
         self.violation.lock().is_some()
     }
 
-    /// Returns when a rule was broken.
+    /// Returns after a rule was broken.
     pub(crate) async fn violated(&self) {
         while !self.is_over() {
             self.violated.notified().await;

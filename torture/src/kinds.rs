@@ -2,29 +2,30 @@
 
 use serde::Serialize;
 
-/// A kind of fault. A run has some of them switched on.
+/// A kind of fault. Each run enables some kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
     /// A bit of a file on a drive of the rack changes.
     BitRot,
-    /// A sector of such a file cannot be read until it is written again.
+    /// A sector of a file on a drive of the rack cannot be read until it is written again.
     BadSector,
-    /// Such a file disappears.
+    /// A file on a drive of the rack disappears.
     LostFile,
     /// A write is acknowledged and never reaches the medium.
     LostWrite,
     /// A write lands elsewhere on the drive.
     MisdirectedWrite,
-    /// A write fails half done.
+    /// A write fails halfway.
     TornWrite,
-    /// A sync is acknowledged and not done; what it should have made durable is lost with the drive's power.
+    /// A sync is acknowledged and not done; the data that it should have made durable is lost when the drive loses
+    /// power.
     LostSync,
     /// One call to a drive fails.
     FailedCall,
     /// A drive answers everything with an error for a while.
     DiesAndReturns,
-    /// A drive answers everything with an error for ever, and its bytes are gone.
+    /// A drive answers everything with an error permanently, and its bytes are gone.
     DiesForGood,
     /// A drive answers nothing for a while.
     Hangs,
@@ -34,7 +35,7 @@ pub enum FaultKind {
     FailsToStart,
     /// A drive takes much longer than it should to start for a while.
     StartsSlowly,
-    /// Another drive's label is found in a drive's place for a while.
+    /// A drive shows another drive's label for a while.
     WrongLabel,
     /// A drive is full for a while.
     FullDrive,
@@ -42,15 +43,15 @@ pub enum FaultKind {
     Pulled,
     /// A fuse trips: all drives of the domain are gone until it resets.
     TrippedFuse,
-    /// A failure domain is gone for a while, such as a chassis or a server.
+    /// A failure domain, for example a chassis or a server, is gone for a while.
     LostDomain,
-    /// The operator gives up a drive, and puts another into its place later.
+    /// The operator gives up a drive, and later puts another in its place.
     OperatorFailsDrive,
-    /// The power of the server fails: what was not synced is lost or torn, everywhere.
+    /// The power of the server fails: unsynced data is lost or torn, everywhere.
     PowerLoss,
-    /// The process is killed: what was written stays.
+    /// The process is killed: written data stays.
     Kill,
-    /// The catalog is put back from a backup, used, and replaced by the newest one.
+    /// The catalog is restored from a backup, used, and replaced by the newest one.
     OlderCatalog,
     /// The wall clock jumps.
     ClockJump,
@@ -64,26 +65,27 @@ pub enum FaultKind {
     WorkshopFull,
     /// One call to the spool's disk fails.
     SpoolFails,
-    /// A bit of a file of the workshop changes. Nothing makes up for that: only where losses are meant.
+    /// A bit of a file of the workshop changes. Nothing makes up for that, so it occurs only in runs that exceed r on
+    /// purpose.
     WorkshopRot,
-    /// In the place of a stack lies the file of another rack.
+    /// A file of another rack is in the place of a stack.
     ForeignFile,
-    /// Some reads of records of the catalog are wrong: a bit is flipped, or it is another's.
+    /// Some reads of catalog records are wrong: a bit is flipped, or another record is returned.
     CatalogMisread,
-    /// The sync of a commit fails: it is answered with an error, no other one is taken until the next start, and that
-    /// finds it in the log, of which the medium may hold nothing.
+    /// The sync of a commit fails. The commit is answered with an error, and no other commit is accepted until the next
+    /// start. That start finds the commit in the log, although the medium may not have it.
     CommitUnsynced,
     /// Everything on a drive is deleted, or all of it but its label.
     EmptiedDrive,
-    /// An old copy of a drive takes its place: what was written since is not there, and what was removed since is.
+    /// An old copy of a drive takes its place: files written since are missing, and files removed since are back.
     OldCopy,
-    /// The rack itself gives up a drive that stays away. No fault that is drawn, but one that follows of others.
+    /// The rack itself gives up a drive that stays away. Not drawn; it follows from other faults.
     GivenUpByRack,
-    /// In a drive's place lies a copy of another one that is in its own place: two slots show one label.
+    /// A drive's slot has a copy of another drive, which is in its own slot: two slots show one label.
     ClonedDrive,
-    /// The catalog is lost after a life, and made again from a copy of it, or none, and the drives.
+    /// The catalog is lost after a life, and made again from the drives and a copy of the catalog, if there is a copy.
     LostCatalog,
-    /// An answer to the engine comes a second time, seconds or hours after the first.
+    /// An answer to the engine arrives a second time, seconds or hours after the first.
     RepeatedAnswer,
     /// Another program starts a drive.
     SpunByOthers,
@@ -140,7 +142,7 @@ impl FaultKind {
         Self::LogFileDamaged,
     ];
 
-    /// Its name, for people.
+    /// The name, for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::BitRot => "bit rot",
@@ -188,12 +190,12 @@ impl FaultKind {
         }
     }
 
-    /// True of those that end a life of the server, and so are drawn between lives.
+    /// True for faults that end a life of the server; they are drawn between lives.
     pub fn ends_a_life(self) -> bool {
         matches!(self, Self::PowerLoss | Self::Kill | Self::OlderCatalog | Self::LostCatalog | Self::LogFileDamaged)
     }
 
-    /// True of those that the storm between two crashes draws from.
+    /// True for faults that the storm injects while a server runs.
     pub fn is_injected(self) -> bool {
         !self.ends_a_life() && self != Self::GivenUpByRack
     }

@@ -1,19 +1,19 @@
-//! Torture: the server's own logic in virtual time, on one thread, with every fault there is a model of.
+//! Torture: runs the server's own logic in virtual time, on one thread, with every fault that has a model.
 //!
-//! What runs is what the server runs, from [`server::boot`] to the object service behind the S3 front; only clock,
-//! drives, catalog and workshop are others. A seed decides everything ([`Plan`]): a rack, settings, several lives of a
-//! server, clients whose operations are drawn at random, and a storm of faults over them. Then the faults stop.
+//! A run executes the server's code, from [`server::boot`] to the object service behind the S3 front; only clock,
+//! drives, catalog and workshop are replaced. A seed decides everything ([`Plan`]): a rack, settings, several lives of
+//! a server, clients with random operations, and a storm of faults. Then the faults stop.
 //!
-//! - *Safety*, all the while: every answer is one that the reference model allows and holds the right bytes; errors are
-//!   honest; budgets hold; the engine's trace is sound to `engine::check`.
-//! - *Liveness*, once the faults have stopped: everything acknowledged is read, what failed is rebuilt, everything
-//!   staged has migrated, every group sleeps, every operation was answered.
+//! - *Safety*, at all times: every answer is one that the reference model allows and has the right bytes; errors are
+//!   honest; budgets hold; `engine::check` accepts the engine's trace.
+//! - *Liveness*, after the faults have stopped: all acknowledged data is read, failed drives are rebuilt, all staged
+//!   data has migrated, every group sleeps, every operation was answered.
 //!
-//! Faults of media are an overlay over pristine bytes ([`FaultKind`]), so that it is known what may be lost: no blob
-//! loses more than r stacks, but in runs that mean it. Those expect honest errors, never wrong bytes.
+//! Faults of media are an overlay over pristine bytes ([`FaultKind`]), so the run knows which data may be lost: no blob
+//! loses more than r stacks, except in runs that exceed r on purpose. Those expect honest errors, never wrong bytes.
 //!
-//! The same seed gives the same trace hash. A run that breaks a [`Rule`] is shrunk ([`shrink`]) and
-//! printed as a history.
+//! The same seed gives the same trace hash. A run that breaks a [`Rule`] is shrunk ([`shrink`]) and printed as a
+//! history.
 
 mod absent;
 mod answers;

@@ -1,5 +1,5 @@
-//! The order of a run: lives of a server that is tortured, each of which ends somehow; then one in which no faults
-//! happen any more, so that everything must come to an end, and one that reads it all again.
+//! The order of a run: lives of a server with faults, each with its own end; then a life without faults, in which
+//! everything must finish, and one that reads it all again.
 
 use crate::front::Cut;
 use crate::journal::Rule;
@@ -16,7 +16,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Runs `plan` on this thread, and leaves what became of it with the site.
+/// Runs `plan` on this thread, and returns the site with the results.
 pub(crate) fn run(plan: &Plan) -> Site {
     let _gathering = panics::Gathering::begin();
     let mut site = Site::new(plan.clone());
@@ -28,8 +28,8 @@ pub(crate) fn run(plan: &Plan) -> Site {
     site
 }
 
-/// The clients live, until they are through or, in runs with such ends, the server is stopped: the front ends first
-/// and cuts them off, then the server closes, while faults and the operator go on.
+/// Runs the clients until they finish or, in runs with that kind of end, until the server is stopped: the front ends
+/// first and cuts them off, then the server closes, while faults and the operator continue.
 async fn live_until_stopped(running: &Running, reference: &Reference, plan: &Plan, life: (u64, &Life)) {
     let clients = Box::pin(clients::live(running, reference, plan, life));
     let Some(after) = plan.stopped_after(life) else { return clients.await };
@@ -86,15 +86,15 @@ impl Run<'_> {
             self.site.live(async |running| healing::audit(running, healing::Moment::Start).await);
             self.reference.life_ended();
         }
-        // A life that ended before it began has made no catalog that is newer; and one that knows of no staged file is
-        // taken for a new one where there are some, as it has to be.
+        // A life that ended before it began has made no newer catalog. A catalog that knows of no staged file is taken
+        // for a new one if there are staged files, as it has to be.
         let is_newer = booted && self.has_staged();
         if let Some((older, before)) = backup.filter(|_| is_newer && !self.site.journal.is_over()) {
             self.live_with_older(older, &before);
         }
     }
 
-    /// True if the catalog has ever given out a slot for a staged file.
+    /// True if the catalog has ever assigned a slot to a staged file.
     fn has_staged(&self) -> bool {
         let end = async {
             let catalog = Catalog::open_read_only(Arc::new(self.site.catalog.clone())).await.ok()?;
@@ -103,7 +103,7 @@ impl Run<'_> {
         end.now_or_never().flatten().is_some_and(|end| end > 1)
     }
 
-    /// What is left after a life, and the time until the next one.
+    /// Applies the end of a life, and the time until the next one.
     fn end(&mut self, round: u64, life: &Life, ended: Ended) {
         let rng = &mut Stream::End { round }.of(self.site.plan.seed);
         self.site.journal.note(|| format!("life {round} ends: {:?}, {ended:?}", life.end));
@@ -127,7 +127,7 @@ impl Run<'_> {
         self.site.rest(span, jump_ms);
     }
 
-    /// The next start opens the log in front of the catalog again.
+    /// Opens the log in front of the catalog again, as the next start does.
     fn reopen_log(&mut self, cut: Cut) {
         if self.site.has_own_log() {
             let store = self.site.catalog.crash();
@@ -135,7 +135,7 @@ impl Run<'_> {
         }
     }
 
-    /// What was not synced is lost, at all places at once.
+    /// The power fails: unsynced data is lost, in all places at once.
     fn lose_power(&mut self, rng: &mut Rng) {
         let unsynced = self.site.catalog.unsynced() as u64;
         let lost = if unsynced == 0 { 0 } else { rng.below(unsynced + 1) as usize };
@@ -147,7 +147,7 @@ impl Run<'_> {
         }
     }
 
-    /// The catalog is put back from a backup, used for a while, and replaced by the newest.
+    /// Restores the catalog from a backup, uses it for a while, and replaces it by the newest.
     fn live_with_older(&mut self, older: catalog::MemoryStore, before: &Reference) {
         self.site.journal.note(|| "the catalog is put back from a backup".to_owned());
         let backed_up = older.sequence();

@@ -1,14 +1,14 @@
-//! Limits that hold at any moment: of power, of workshop and spool, and of the time that a server takes to close.
+//! Limits that always hold: on power, workshop, spool, and the time in which a server closes.
 
 use crate::journal::{Journal, Rule};
 use crate::site::Running;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The longest that a server takes to put everything to sleep, whatever its drives do.
+/// Maximum time in which a server puts everything to sleep, regardless of its drives.
 const CLOSE_MAX: Duration = Duration::from_hours(2);
 
-/// No fuse trips but those that were made to.
+/// Checks that no fuse has tripped except those that the storm tripped.
 pub(crate) fn no_fuse_tripped(running: &Running) {
     let seen = running.context.counters.fuse_trips.load(Ordering::Relaxed);
     let made = running.trips.load(Ordering::Relaxed);
@@ -17,14 +17,14 @@ pub(crate) fn no_fuse_tripped(running: &Running) {
         .demand(seen <= made, Rule::Budgets, || format!("{seen} drives lost their fuse, and {made} were to"));
 }
 
-/// The server closes, whatever its drives do.
+/// Closes the server, and checks that it closes in time regardless of its drives.
 pub(crate) async fn close(running: &Running) {
     let closed = tokio::time::timeout(CLOSE_MAX, running.world.close()).await;
     running.journal.demand(closed.is_ok(), Rule::Live, || format!("the server does not close within {CLOSE_MAX:?}"));
     running.journal.note(|| "closed".to_owned());
 }
 
-/// The limits of workshop and spool hold.
+/// Checks the limits of workshop and spool.
 pub(crate) fn budgets_hold(running: &Running) {
     let journal: &Journal = &running.journal;
     let (staging, spool) = (running.context.staging.usage(), running.context.spool.usage());

@@ -1,21 +1,21 @@
-//! Files of the log's drives that are damaged as a whole while no server runs: removed, emptied, cut off, older, there
-//! twice; and drives whose files are all gone, or all older.
+//! Damage to whole files of the log's drives while no server runs: a file is removed, emptied, cut off, older, longer
+//! or there twice; or all files of a drive are gone or older.
 //!
-//! What a start does not notice must do no harm: whatever was acknowledged is read as before. A kill may have left up
-//! to a second of changes at the end of a log, and no other file names them; so only what a log in
-//! order has left is cut off or made older.
+//! Damage that a start does not notice must do no harm: all acknowledged data is read as before. A kill may have left
+//! up to a second of changes at the end of a log, and no other file names them; so files are cut off or made older only
+//! if the log was closed in order.
 //!
-//! Other damage costs nothing, and a start must find everything ([`spoil`]): that of one edge of a shelf, and, where
-//! there are two copies, that of a place in one of them.
+//! Other damage loses nothing, and a start must find everything ([`spoil`]): damage to one edge of a shelf, and, where
+//! there are two copies, damage to a place in one of them.
 
 use intake::medium::memory::{Fault, World};
 use model::Rng;
 use std::collections::BTreeMap;
 
-/// The files of each drive, and of the home, which is the last.
+/// The files of each drive, and last those of the home.
 pub(crate) type Files = Vec<BTreeMap<String, Vec<u8>>>;
 
-/// The rotation with the first three of six drives is damaged, and the other one never.
+/// With six drives there are two rotations. The one with the first three is damaged, the other never.
 const OF_ONE_ROTATION: usize = 3;
 
 /// Bytes of a sector.
@@ -26,8 +26,8 @@ pub(crate) fn files(world: &World) -> Files {
     (0..=world.home_drive()).map(|drive| world.files(drive).into_iter().collect()).collect()
 }
 
-/// Damages files of `world`, and says how; `older` are the files as they once were. `None` if there is nothing to
-/// damage.
+/// Damages files of `world` and describes the damage; `older` are the files at an earlier time. `None` if there is
+/// nothing to damage.
 pub(crate) fn damage(world: &World, older: &Files, is_closed: bool, rng: &mut Rng) -> Option<String> {
     let drives = world.home_drive();
     let reach = if drives == 2 * OF_ONE_ROTATION { OF_ONE_ROTATION } else { drives };
@@ -83,7 +83,8 @@ pub(crate) fn damage(world: &World, older: &Files, is_closed: bool, rng: &mut Rn
     Some(format!("{name} on drive {drive} of the log {what}"))
 }
 
-/// Damages a place of a file of `world` so that nothing is lost, and says how. `None` if there is nothing to damage.
+/// Damages a place of a file of `world` so that nothing is lost, and describes the damage. `None` if there is nothing
+/// to damage.
 pub(crate) fn spoil(world: &World, rng: &mut Rng) -> Option<String> {
     let drives = world.home_drive();
     let has_two_copies = drives == 2 * OF_ONE_ROTATION;
@@ -99,7 +100,8 @@ pub(crate) fn spoil(world: &World, rng: &mut Rng) -> Option<String> {
         (true, _) => sectors.checked_sub(1)?,
         (false, _) => rng.below(sectors.max(1) as u64) as usize,
     };
-    // The last sector of a shelf is one of its two footers, but the shelf may end amid a sector of the drive.
+    // The last sector of a shelf is one of its two footers, but the shelf may end in the middle of a sector of the
+    // drive.
     let begin = if is_edge && sector > 0 { bytes.len() - SECTOR_BYTES } else { sector * SECTOR_BYTES };
     let end = (begin + SECTOR_BYTES).min(bytes.len());
     let what = match rng.below(3) {
@@ -120,7 +122,7 @@ pub(crate) fn spoil(world: &World, rng: &mut Rng) -> Option<String> {
     Some(format!("{name} on drive {drive} of the log has {what} behind byte {begin}"))
 }
 
-/// Has a drive of one of two copies fail, and says how. `None` if there is only one copy.
+/// Makes a drive of one of two copies fail, and describes the fault. `None` if there is only one copy.
 pub(crate) fn fail(world: &World, rng: &mut Rng) -> Option<String> {
     if world.home_drive() != 2 * OF_ONE_ROTATION {
         return None;

@@ -1,4 +1,4 @@
-//! The operator: gives up drives for good, has good ones emptied, puts others into their places, and meddles with
+//! The operator: gives up drives permanently, retires good ones, puts others in their places, and interferes with
 //! scrubs.
 
 use crate::kinds::FaultKind;
@@ -13,9 +13,9 @@ use server::verify::{Options, VerifyRequest};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Gives up `drive` for good, unless more would be lost by that than the code bears. Every other time it is pulled
-/// first, else when another takes its place; but always if anything is wrong with it. Of a drive that is away the rack
-/// believes that whoever gives it up has pulled it.
+/// Gives up `drive` permanently, unless that would lose more than the code bears. In half of the cases the drive is
+/// pulled first, otherwise when another takes its place; it is always pulled first if anything is wrong with it. The
+/// rack assumes that the operator has pulled an away drive before giving it up.
 pub(crate) async fn give_up(running: &Running, drive: usize) {
     let number = drive as u32;
     {
@@ -36,18 +36,18 @@ pub(crate) async fn give_up(running: &Running, drive: usize) {
     running.journal.note(|| format!("the operator gives up drive {number}: {:?}", failed.as_ref().map(drop)));
     match failed {
         Ok(_) => running.overlay.count(FaultKind::OperatorFailsDrive),
-        // Others of its group are rebuilt first.
+        // Other drives of its group are rebuilt first.
         Err(refused) if refused.to_string().contains("--force") => {
             running.overlay.state().drives[drive].given_up = false;
             running.rack.plug(DriveId(number));
         }
-        // The catalog may have remembered it or not.
+        // The catalog may have recorded it or not.
         Err(_) => {}
     }
 }
 
-/// Has `drive` emptied, if it might as well be lost: from now on it counts as given up, and another takes its place
-/// some time, emptied or not.
+/// Retires `drive`, if its loss would be allowed too: from now on it counts as given up, and another takes its place at
+/// some time, whether it is empty or not.
 pub(crate) async fn retire(running: &Running, drive: usize) {
     let number = drive as u32;
     {
@@ -62,7 +62,7 @@ pub(crate) async fn retire(running: &Running, drive: usize) {
     running.overlay.count(FaultKind::OperatorFailsDrive);
 }
 
-/// Asks for a scrub of a group or of all, or has scrubs pause or go on.
+/// Requests a scrub of a group or of all groups, or pauses or resumes scrubs.
 pub(crate) async fn meddle(running: &Running, rng: &mut Rng) {
     let Some(groups) = running.world.ask(|rack, _| rack.layout().groups.len() as u64).await else { return };
     let (word, group) = (rng.below(6), rng.below(groups));
@@ -75,7 +75,7 @@ pub(crate) async fn meddle(running: &Running, rng: &mut Rng) {
     running.journal.note(|| format!("the operator meddles with scrubs ({word}, group {group}): {answer:?}"));
 }
 
-/// Asks for a verification beside the server, and interrupts it after some time. What it finds is what faults did.
+/// Starts a verification beside the server, and interrupts it after some time. Its findings are the effects of faults.
 pub(crate) async fn verify(running: &Running, rng: &mut Rng) {
     let options = Options { drives: true, deep: rng.below(4) == 0 };
     let wakes = rng.below(2) == 0;
@@ -90,26 +90,26 @@ pub(crate) async fn verify(running: &Running, rng: &mut Rng) {
     running.journal.note(|| format!("the operator ends it: {phase:?}"));
 }
 
-/// Gives up `drive` for good, if it may be lost by now. True if that is done.
+/// Gives up `drive` permanently, if it may be lost by now. True if it was given up.
 pub(crate) async fn give_up_for_good(running: &Running, drive: usize, force: bool) -> bool {
     let number = drive as u32;
     running.overlay.state().drives[drive].given_up = true;
     running.rack.pull(DriveId(number));
     let mut given_up = running.status.fail_drive(number, force).await;
-    // Nothing is lost by it, and nothing of it is rebuilt before another drive is there: the operator knows that.
+    // This loses nothing, and nothing of it is rebuilt before another drive is there: the operator knows that.
     if given_up.as_ref().is_err_and(|refused| refused.to_string().contains("could not be rebuilt until")) {
         given_up = running.status.fail_drive(number, true).await;
     }
     let is_given_up = given_up.is_ok();
     if !is_given_up {
-        // Others of its group are rebuilt first, from it as well if it is only retired.
+        // Other drives of its group are rebuilt first, also from this drive if it is only retired.
         running.rack.plug(DriveId(number));
     }
     is_given_up
 }
 
-/// Puts a drive into the place of one that was given up: a new one, or, if it is `back` and not dead, that one itself
-/// with all that is on it. False if it is too early for that, or blobs need the one that was there: it stays.
+/// Puts a drive in the place of one that was given up: a new one, or, if it is `back` and not dead, the same drive with
+/// its data. False if it is too early for that, or if blobs need the drive that was there: then it stays.
 pub(crate) async fn replace(running: &Running, drive: usize, back: bool) -> bool {
     let is_sound = {
         let faults = &running.overlay.state().drives[drive];
@@ -118,7 +118,7 @@ pub(crate) async fn replace(running: &Running, drive: usize, back: bool) -> bool
     if back && is_sound { put_back(running, drive).await } else { put_another(running, drive).await }
 }
 
-/// Puts `drive` itself back into its place.
+/// Puts `drive` itself back in its place.
 pub(crate) async fn put_back(running: &Running, drive: usize) -> bool {
     let id = DriveId(drive as u32);
     running.rack.pull(id);
@@ -127,7 +127,7 @@ pub(crate) async fn put_back(running: &Running, drive: usize) -> bool {
     is_taken(running, drive, running.status.replace_with(id, labelled).await.is_ok())
 }
 
-/// Puts a new drive into the place of `drive`.
+/// Puts a new drive in the place of `drive`.
 async fn put_another(running: &Running, drive: usize) -> bool {
     let id = DriveId(drive as u32);
     running.rack.pull(id);
@@ -154,7 +154,7 @@ async fn put_another(running: &Running, drive: usize) -> bool {
     is_taken(running, drive, replaced.is_ok())
 }
 
-/// A drive is in the place of `drive`, if it was `taken`.
+/// If `taken`, a drive is in the place of `drive` again.
 fn is_taken(running: &Running, drive: usize, taken: bool) -> bool {
     if taken {
         let mut state = running.overlay.state();

@@ -1,10 +1,10 @@
 //! Faults of drives, as an overlay over pristine bytes.
 //!
-//! A [`MemoryDrive`] holds what the server wrote; the overlay says what a reader finds instead. So it is known at any
-//! moment which stacks of a blob are bad, and how many: a fault that would take more than r stacks of a blob does not
-//! happen, unless the run exceeds r on purpose. What is written over a bad place makes it good again.
+//! A [`MemoryDrive`] stores the bytes that the server wrote; the overlay decides what a reader finds instead. So the
+//! bad stacks of a blob are known at any moment: a fault that would take more than r stacks of a blob does not happen,
+//! unless the run exceeds r on purpose. A write over a bad place repairs it.
 //!
-//! All drives of a site share one overlay: those of the rack, then the workshop's disk, then the spool's.
+//! All drives of a site share one overlay: first those of the rack, then the workshop's disk and the spool's.
 
 use crate::kinds::FaultKind;
 use catalog::Blob;
@@ -25,28 +25,28 @@ pub(crate) const SECTOR_BYTES: u64 = 4096;
 
 /// The faults of a file.
 #[derive(Debug, Default)]
-#[allow(clippy::struct_excessive_bools)] // each is a fault of its own
+#[allow(clippy::struct_excessive_bools)] // each is a separate fault
 pub(crate) struct FileFaults {
-    /// Bits that are read wrongly: offset and mask.
+    /// Bits that are read wrong: offset and mask.
     pub(crate) rot: BTreeMap<u64, u8>,
     /// Bytes that cannot be read.
     pub(crate) unreadable: Vec<Range<u64>>,
-    /// What is read instead of what was written, by offset. Ranges do not overlap.
+    /// Bytes that are read instead of the written ones, by offset. Ranges do not overlap.
     pub(crate) stale: BTreeMap<u64, Vec<u8>>,
-    /// It is gone.
+    /// The file is gone.
     pub(crate) lost: bool,
-    /// Written since the last sync that was done.
+    /// Written since the last sync that was really done.
     pub(crate) unsynced: Vec<Range<u64>>,
     /// A sync was acknowledged and not done.
     pub(crate) lied: bool,
     /// It is another rack's file, under the name of a stack.
     pub(crate) foreign: bool,
-    /// It was removed, and is there again with an old copy of its drive.
+    /// It was removed, and an old copy of its drive brought it back.
     pub(crate) is_back: bool,
 }
 
 impl FileFaults {
-    /// True if a reader may not find what was written.
+    /// True if a reader may not find the written bytes.
     pub(crate) fn is_bad(&self) -> bool {
         self.lost
             || self.lied
@@ -54,14 +54,14 @@ impl FileFaults {
             || !(self.rot.is_empty() && self.unreadable.is_empty() && self.stale.is_empty())
     }
 
-    /// True if it is another rack's file and shows that, by some block of its `bytes` in all.
+    /// True if it is another rack's file and one of its blocks shows that; the file has `bytes` bytes.
     pub(crate) fn shows_another(&self, bytes: u64) -> bool {
         let blocks = blocks_that_show_whose(bytes);
         let mut blocks = blocks.iter().flatten().map(|at| *at..at + BLOCK_BYTES as u64);
         self.foreign && blocks.any(|block| self.is_sound_in(block))
     }
 
-    /// True if its last block, of `bytes` in all, was written and not synced since.
+    /// True if the last block of this file of `bytes` bytes was written and not synced since.
     fn ends_unsynced(&self, bytes: u64) -> bool {
         let last = bytes.saturating_sub(BLOCK_BYTES as u64);
         self.unsynced.iter().any(|range| range.end > last)
@@ -74,7 +74,7 @@ impl FileFaults {
             && !self.stale.iter().any(|(at, old)| corrupt(*at, old.len() as u64))
     }
 
-    /// `range` was written anew.
+    /// `range` was written again.
     pub(crate) fn written(&mut self, range: &Range<u64>) {
         self.rot.retain(|at, _| !range.contains(at));
         self.unreadable.retain(|bad| !(range.start <= bad.start && bad.end <= range.end));
@@ -96,7 +96,7 @@ impl FileFaults {
         }
     }
 
-    /// `bytes`, written at `offset`, as they are found.
+    /// Changes `bytes`, which were written at `offset`, to the bytes that a reader finds.
     pub(crate) fn distort(&self, offset: u64, bytes: &mut [u8]) {
         let end = offset + bytes.len() as u64;
         for (at, old) in self.stale.range(..end) {
@@ -111,7 +111,7 @@ impl FileFaults {
         }
     }
 
-    /// The drive has lost its power: some of what a sync that was not done should have made durable is not there.
+    /// The drive has lost power: some of the data that an undone sync should have made durable is missing.
     fn power_lost(&mut self, rng: &mut Rng) {
         if std::mem::take(&mut self.lied) {
             if rng.below(4) == 0 {
@@ -129,23 +129,23 @@ impl FileFaults {
     }
 }
 
-/// Where the blocks lie that show whose a stack of `bytes` is: header, last checksum page and footer. None in a file
-/// that is too short for them.
+/// Offsets of the blocks that identify a stack of `bytes` bytes: header, last checksum page and footer. `None` if the
+/// file is too short for them.
 pub(crate) fn blocks_that_show_whose(bytes: u64) -> Option<[u64; 3]> {
     let page = bytes.checked_sub(2 * BLOCK_BYTES as u64)?;
     Some([0, page, page + BLOCK_BYTES as u64])
 }
 
-/// True of a fault by which a call of a drive fails.
+/// True for a fault that makes a call of a drive fail.
 pub(crate) fn fails_calls(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::FailedCall | FaultKind::TornWrite)
 }
 
-/// A fault that the next call of a kind meets.
+/// A fault that a later call of its kind meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Armed {
     pub(crate) kind: FaultKind,
-    /// Calls that it concerns until it happens: 1 is the next.
+    /// Number of calls until it happens; 1 is the next.
     pub(crate) calls: u64,
 }
 
@@ -160,7 +160,7 @@ pub(crate) struct Conditions {
     pub(crate) slow_start_until: u64,
     pub(crate) slow_start_by: Duration,
     pub(crate) wrong_label_until: u64,
-    /// In its place lies a copy of the drive `clone_of`.
+    /// A copy of the drive `clone_of` is in its place.
     pub(crate) clone_until: u64,
     pub(crate) clone_of: usize,
     pub(crate) full_until: u64,
@@ -170,34 +170,34 @@ pub(crate) struct Conditions {
 
 /// The faults of a drive.
 #[derive(Debug, Default)]
-#[allow(clippy::struct_excessive_bools)] // each is a fault of its own
+#[allow(clippy::struct_excessive_bools)] // each is a separate fault
 pub(crate) struct DriveFaults {
     pub(crate) files: BTreeMap<FileName, FileFaults>,
     pub(crate) armed: Vec<Armed>,
     pub(crate) conditions: Conditions,
-    /// Its bytes are gone for good.
+    /// Its bytes are gone permanently.
     pub(crate) destroyed: bool,
     /// The operator gave it up.
     pub(crate) given_up: bool,
-    /// The drive in its place showed another's label, or none, when it was mounted last.
+    /// The drive in its place showed another's label, or none, at its last mount.
     pub(crate) is_another: bool,
-    /// Everything on it was deleted, its label included: it is as good as destroyed, but answers.
+    /// Everything on it was deleted, including its label: it counts as destroyed, but answers.
     pub(crate) emptied: bool,
-    /// The rack gave it up by itself.
+    /// The rack gave it up itself.
     pub(crate) abandoned: bool,
-    /// It may be away, or has been: the rack may give it up by itself before it is known to be there.
+    /// It may be away, or has been: the rack may give it up itself before it is known to be there.
     pub(crate) may_be_missed: bool,
-    /// An old copy of it: what a reader found in each file.
+    /// An old copy of it: the bytes that a reader found in each file.
     pub(crate) copy: Option<BTreeMap<FileName, Vec<u8>>>,
 }
 
 impl DriveFaults {
-    /// True if nothing is wrong with the drive itself at `now`, nor about to be; its files may be bad.
+    /// True if nothing is wrong with the drive itself at `now`, or about to be; its files may be bad.
     pub(crate) fn is_well(&self, now: u64) -> bool {
         self.armed.is_empty() && !self.may_stay_away(now)
     }
 
-    /// True if the drive may not answer at `now` as one does that is there.
+    /// True if the drive may not answer at `now` like a drive that is present.
     pub(crate) fn may_stay_away(&self, now: u64) -> bool {
         let Conditions { silent_until, slow_until, dead_until, no_start_until, .. } = self.conditions;
         let Conditions { slow_start_until, wrong_label_until, clone_until, away_until, .. } = self.conditions;
@@ -210,16 +210,16 @@ impl DriveFaults {
         self.files.entry(name.clone()).or_default()
     }
 
-    /// The faults of a file that has some.
+    /// The faults of a file, if it has any.
     pub(crate) fn faults_of(&self, name: &FileName) -> Option<&FileFaults> {
         self.files.get(name)
     }
 }
 
-/// Looks a blob up in a catalog, and the drives on which its stack counts as lost, whatever is there.
+/// Looks up a blob in a catalog, and the drives whose stack of it counts as lost, even if a file is there.
 pub(crate) type Locate = Arc<dyn Fn(BlobId) -> Option<(Blob, Vec<DriveId>)> + Send + Sync>;
 
-/// The drives that failed for good, by a catalog.
+/// The permanently failed drives of a catalog.
 pub(crate) type Failed = Arc<dyn Fn() -> BTreeSet<DriveId> + Send + Sync>;
 
 /// A catalog, as faults need it.
@@ -229,7 +229,7 @@ pub(crate) struct Records {
     pub(crate) failed: Failed,
 }
 
-/// What happened to drives, and by which fault.
+/// The state of all drives, and the faults that happened.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) drives: Vec<DriveFaults>,
@@ -243,7 +243,7 @@ pub(crate) struct State {
     pub(crate) groups: Vec<Option<GroupId>>,
     /// The rack gives up drives that stay away.
     pub(crate) gives_up: bool,
-    /// Losses beyond r are meant.
+    /// Faults may take more than r stacks of a blob.
     pub(crate) beyond: bool,
     /// Faults that happened, by kind.
     pub(crate) happened: BTreeMap<FaultKind, u64>,
@@ -251,7 +251,7 @@ pub(crate) struct State {
     pub(crate) fault_ms: u64,
     /// Draws what faults of calls need.
     pub(crate) rng: Option<Rng>,
-    /// Notified when another drive takes the place of some.
+    /// Notified when another drive takes the place of one of these.
     replaced: Arc<Notify>,
 }
 
@@ -266,23 +266,23 @@ impl Overlay {
         Self(Arc::new(Mutex::new(State { drives, media, parity, beyond, rng, ..State::default() })))
     }
 
-    /// The faults, to look at and to change. Not to be held while anything is awaited.
+    /// The faults, to read and to change. Must not be held across an await.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock()
     }
 
-    /// The catalog in use from now on; and the newest, if that one is older.
+    /// Sets the catalog in use, and the newest one if that is another.
     pub(crate) fn set_catalog(&self, records: Records, newest: Option<Records>) {
         let mut state = self.state();
         (state.records, state.newest) = (Some(records), newest);
     }
 
-    /// Notified when another drive takes the place of some.
+    /// Notified when another drive takes the place of one of these.
     pub(crate) fn replaced(&self) -> Arc<Notify> {
         Arc::clone(&self.state().replaced)
     }
 
-    /// A fault happened.
+    /// Counts a fault that happened.
     pub(crate) fn count(&self, kind: FaultKind) {
         self.state().count(kind);
     }
@@ -293,7 +293,7 @@ impl State {
         *self.happened.entry(kind).or_default() += 1;
     }
 
-    /// How many faults have happened.
+    /// Number of faults that have happened.
     pub(crate) fn faults(&self) -> u64 {
         self.happened.values().sum()
     }
@@ -306,14 +306,14 @@ impl State {
         &self.media[drive]
     }
 
-    /// Another medium, with nothing on it, is in the place of `drive`. What was there.
+    /// Puts another, empty medium in the place of `drive`. Returns the old medium and its faults.
     pub(crate) fn replace(&mut self, drive: usize, medium: Arc<MemoryDrive>) -> (Arc<MemoryDrive>, DriveFaults) {
         self.replaced.notify_waiters();
         let faults = std::mem::take(&mut self.drives[drive]);
         (std::mem::replace(&mut self.media[drive], medium), faults)
     }
 
-    /// What was there `before` is in the place of `drive` again: the other one was refused.
+    /// Puts the old drive `before` back in the place of `drive`, because the other one was refused.
     pub(crate) fn restore(&mut self, drive: usize, before: (Arc<MemoryDrive>, DriveFaults)) {
         (self.media[drive], self.drives[drive]) = before;
         self.replaced.notify_waiters();
@@ -329,15 +329,15 @@ impl State {
         let is_there = is_complete(medium, name);
         let is_lost = faults.destroyed || faults.given_up || faults.abandoned;
         let may_be_lost = self.gives_up && faults.may_be_missed;
-        // One that is written in its place goes again if the sync of its footer fails, and with the power.
+        // A stack that is written in its place is lost again if the sync of its footer fails, or when the power fails.
         let bytes = medium.contents_len(name).unwrap_or(0);
         let of_file = faults.faults_of(name);
         let is_bad = of_file.is_some_and(|file| file.is_bad() || file.ends_unsynced(bytes));
         is_lost || may_be_lost || !is_there || is_bad
     }
 
-    /// The stacks of `blob` that cannot be relied on, by index, as the catalog in use has it. It never reads a drive
-    /// that failed, even if that is in service again to the newest catalog.
+    /// The indexes of the stacks of `blob` that cannot be relied on, by the catalog in use. That catalog never reads a
+    /// failed drive, even if the drive is in service again in the newest catalog.
     pub(crate) fn bad_stacks(&self, blob: BlobId) -> BTreeSet<u8> {
         let mut bad = self.bad_stacks_by(self.records.as_ref(), blob);
         if let Some(records) = self.records.as_ref().filter(|_| self.newest.is_some())
@@ -353,12 +353,13 @@ impl State {
     fn bad_stacks_by(&self, records: Option<&Records>, blob: BlobId) -> BTreeSet<u8> {
         if let Some((located, lost)) = records.and_then(|records| (records.locate)(blob)) {
             let stacks = located.drives.iter().enumerate().map(|(index, drive)| (index as u8, *drive));
-            // What a rebuild has written and nobody has counted yet is removed before the next one writes it.
+            // A stack that a rebuild has written and the catalog does not count yet is removed before the next rebuild
+            // writes it.
             let is_bad = |drive, index| lost.contains(&drive) || self.is_stack_bad(drive, &stack_name(blob, index));
             let bad = stacks.filter(|(index, drive)| is_bad(*drive, *index));
             return bad.map(|(index, _)| index).collect();
         }
-        // It is being written, or removed.
+        // The blob is being written, or removed.
         let mut bad = BTreeSet::new();
         for (drive, faults) in self.drives.iter().take(self.rack_drives()).enumerate() {
             let lost = faults.destroyed || faults.given_up || faults.abandoned;
@@ -370,17 +371,17 @@ impl State {
         bad
     }
 
-    /// True if every stack of `blob` is where it says, as it was written.
+    /// True if every stack of `blob` is where the record says, as it was written.
     pub(crate) fn are_whole(&self, blob: &Blob) -> bool {
         let mut stacks = (0..).zip(&blob.drives);
         !stacks.any(|(index, drive)| self.is_stack_bad(*drive, &stack_name(blob.blob, index)))
     }
 
-    /// True if a stack of a blob may become bad: its blob has fewer than r bad ones besides, or losses are meant. While
-    /// an older catalog is in use the newest counts as well: it comes back, and may have lost stacks of which the older
-    /// one knows nothing.
+    /// True if a stack of a blob may become bad: its blob has fewer than r other bad stacks, or losses beyond r are
+    /// allowed. While an older catalog is in use, the newest counts as well: it comes back, and may have lost stacks
+    /// that the older one does not know.
     pub(crate) fn may_corrupt(&self, name: &FileName) -> bool {
-        // A label that is corrupt costs the whole drive, which is a fault of its own.
+        // A corrupt label costs the whole drive, which is a separate fault.
         let stack = stack_of(name).or_else(|| spare_of(name));
         let Some((blob, index)) = stack else { return self.beyond && *name != label::file_name() };
         let may = |records: Option<&Records>| {
@@ -391,23 +392,22 @@ impl State {
         self.beyond || (may(self.records.as_ref()) && self.newest.iter().all(|newest| may(Some(newest))))
     }
 
-    /// True if `drive` may be lost for good.
+    /// True if `drive` may be lost permanently.
     pub(crate) fn may_lose(&self, drive: usize) -> bool {
         let names = self.media[drive].names();
         let mut stacks = names.iter().filter(|name| stack_of(name).is_some());
         !self.drives[drive].destroyed && stacks.all(|name| self.may_corrupt(name))
     }
 
-    /// True if the label of `drive` may be deleted: fewer than r drives of its group have lost theirs and are in their
-    /// places.
+    /// True if the label of `drive` may be deleted: fewer than r present drives of its group have lost theirs.
     pub(crate) fn may_lose_label(&self, drive: usize) -> bool {
         let is_beside = |other: &usize| *other != drive && self.groups[*other] == self.groups[drive];
         let without = (0..self.rack_drives()).filter(is_beside).filter(|other| self.drives[*other].emptied);
         self.beyond || without.count() < self.parity
     }
 
-    /// True if `drive` may be away for any time: in a run in which the rack gives up what stays away, only if it may be
-    /// lost. It counts as lost from now on, until it is known to be there.
+    /// True if `drive` may be away for any time: in a run in which the rack gives up drives that stay away, only if it
+    /// may be lost. It counts as lost from now on, until it is known to be present.
     pub(crate) fn may_be_missed(&mut self, drive: usize) -> bool {
         if !self.gives_up || drive >= self.rack_drives() {
             return true;
@@ -417,12 +417,12 @@ impl State {
         may
     }
 
-    /// The drives that failed for good, by the catalog in use or by the newest.
+    /// The permanently failed drives, by the catalog in use or by the newest.
     pub(crate) fn failed(&self) -> BTreeSet<DriveId> {
         self.records.iter().chain(&self.newest).flat_map(|records| (records.failed)()).collect()
     }
 
-    /// Everything on `drive` is deleted; its label stays, or goes as well.
+    /// Deletes everything on `drive`; its label only if `with_label`.
     pub(crate) fn empty(&mut self, drive: usize, with_label: bool) {
         let names = self.media[drive].names();
         let faults = &mut self.drives[drive];
@@ -432,7 +432,7 @@ impl State {
         (faults.emptied, faults.destroyed) = (with_label, with_label);
     }
 
-    /// Remembers what a reader finds on `drive`.
+    /// Saves the bytes that a reader finds on `drive`.
     pub(crate) fn copy(&mut self, drive: usize) {
         let (medium, mut copy) = (Arc::clone(&self.media[drive]), BTreeMap::new());
         for name in medium.names() {
@@ -448,14 +448,14 @@ impl State {
         self.drives[drive].copy = Some(copy);
     }
 
-    /// The old copy of `drive` is in its place, if there is one. False if not.
+    /// Puts the old copy of `drive` in its place. False if there is no copy.
     pub(crate) fn put_copy(&mut self, drive: usize) -> bool {
         let Some(copy) = self.drives[drive].copy.take() else { return false };
         let medium = Arc::clone(&self.media[drive]);
         let names: BTreeSet<FileName> = medium.names().into_iter().collect();
         for name in names.iter().filter(|name| **name != label::file_name()) {
             let (now, file) = (medium.contents(name), self.drives[drive].file(name));
-            // The server may have removed a lost file since: it found none there.
+            // The server may have removed a lost file since then: it found no file there.
             let is_back = file.is_back || file.lost;
             *file = FileFaults { foreign: file.foreign, is_back, ..FileFaults::default() };
             match (copy.get(name), now) {
@@ -472,7 +472,7 @@ impl State {
         true
     }
 
-    /// The power of `drive` is gone: what it was to have on its medium and has not is lost or torn.
+    /// `drive` loses power: data that is not on its medium yet is lost or torn.
     pub(crate) fn power_lost(&mut self, drive: usize, rng: &mut Rng) {
         if rng.below(2) == 0 {
             self.media[drive].crash();
@@ -486,13 +486,13 @@ impl State {
         self.forget_gone(drive);
     }
 
-    /// Nothing is wrong with files that are not there.
+    /// Drops the faults of files that do not exist.
     fn forget_gone(&mut self, drive: usize) {
         let medium = &self.media[drive];
         self.drives[drive].files.retain(|name, file| file.lost || medium.contents_len(name).is_some());
     }
 
-    /// Everything that passes has passed.
+    /// Ends all temporary faults.
     pub(crate) fn calm(&mut self) {
         for faults in &mut self.drives {
             faults.conditions = Conditions::default();
@@ -508,14 +508,14 @@ impl State {
     }
 }
 
-/// True if the stack `name` was written to its end: one that is rebuilt in its own place may not be.
+/// True if the stack `name` was written to its end; a stack that is rebuilt in its own place may not be complete.
 fn is_complete(medium: &MemoryDrive, name: &FileName) -> bool {
     let footer_at = medium.contents_len(name).and_then(|bytes| bytes.checked_sub(BLOCK_BYTES as u64));
     let footer = footer_at.and_then(|at| medium.contents_of(name, at, BLOCK_BYTES));
     footer.is_some_and(|footer| Footer::decode(&footer).is_ok())
 }
 
-/// Writes a file of `bytes` to `medium`, which does what it is asked at once. False if it has no room.
+/// Writes a file of `bytes` to `medium`, which executes its calls at once. False if it has no room.
 fn restore(medium: &MemoryDrive, name: &FileName, bytes: &[u8]) -> bool {
     let made = medium.create(name, bytes.len() as u64).now_or_never();
     if !matches!(made, Some(Ok(()))) {
@@ -541,7 +541,7 @@ mod tests {
         stack_name(ID, index)
     }
 
-    /// As much of stack `index` as makes it complete.
+    /// A stack `index` with just enough contents to be complete.
     fn complete(index: u8) -> Vec<u8> {
         let blob = stack::Blob { rack: RACK, id: ID, code: CODE, payload_bytes: 1 };
         let mut bytes = vec![0; 2 * BLOCK_BYTES];
@@ -549,8 +549,8 @@ mod tests {
         bytes
     }
 
-    /// Three stacks on the first drives of four, beside two disks, and the catalog that counts them there.
-    /// The stacks on `lost` count as lost.
+    /// Three stacks on the first drives of four, beside two disks, and the catalog that counts them there. The stacks
+    /// on `lost` count as lost.
     fn with_stacks(lost: &'static [DriveId]) -> (Overlay, Records) {
         let media: Vec<_> = (0..6).map(|_| Arc::new(MemoryDrive::new(1 << 20))).collect();
         assert!((0..3).all(|index| restore(&media[usize::from(index)], &name(index), &complete(index))));
@@ -576,7 +576,7 @@ mod tests {
     fn under_an_older_catalog_what_the_newest_has_lost_is_lost() {
         let (overlay, newest) = with_stacks(&[]);
         let older = Records { locate: Arc::new(|_| None), failed: Arc::new(BTreeSet::new) };
-        // Another drive is in the place of the first one, of whose stack the older catalog has never heard.
+        // Another drive is in the place of the first one, and the older catalog does not know its stack.
         overlay.state().replace(0, Arc::new(MemoryDrive::new(1 << 20)));
         for (newest, may) in [(None, true), (Some(newest), false)] {
             overlay.set_catalog(older.clone(), newest);

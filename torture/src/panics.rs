@@ -1,4 +1,4 @@
-//! Panics of a run, gathered instead of printed: a run that fails is shrunk by running it again and again.
+//! Panics of a run, collected instead of printed: shrinking repeats a failing run many times.
 
 use std::cell::RefCell;
 use std::panic::PanicHookInfo;
@@ -10,7 +10,7 @@ thread_local! {
 
 static HOOKED: Once = Once::new();
 
-/// Gathers the panics of this thread until it is dropped.
+/// Collects the panics of this thread until it is dropped.
 pub(crate) struct Gathering;
 
 impl Gathering {
@@ -27,7 +27,7 @@ impl Gathering {
         Self
     }
 
-    /// The panics so far, in words.
+    /// The panics so far, as text.
     pub(crate) fn all() -> Vec<String> {
         GATHERED.with_borrow(|gathered| gathered.clone().unwrap_or_default())
     }
@@ -39,7 +39,7 @@ impl Drop for Gathering {
     }
 }
 
-/// The last panic, in words.
+/// The last panic, as text.
 pub(crate) fn last() -> String {
     Gathering::all().pop().unwrap_or_else(|| "a task panicked".to_owned())
 }

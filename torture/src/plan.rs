@@ -1,6 +1,6 @@
-//! All that a seed decides about a run: the rack and its settings, which kinds of faults there are, how many lives the
-//! server has and how each ends, how long the histories are. Whatever happens in the run is drawn from streams of the
-//! same seed, one for each thing, so that leaving one thing out shifts no other.
+//! The part of a run that a seed decides in advance: the rack and its settings, the kinds of faults, the number of
+//! lives of the server and how each ends, and the length of the histories. All other events of the run are drawn from
+//! streams of the same seed, one for each thing, so leaving one thing out shifts no other.
 
 use crate::kinds::FaultKind;
 use engine::staging::checks::CheckPolicy;
@@ -18,7 +18,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The racks that are drawn, the first one twice as often.
+/// The racks that are drawn; the first is drawn twice as often.
 const SHAPES: [RackShape; 7] = [
     RackShape::Box,
     RackShape::Box,
@@ -67,17 +67,17 @@ pub(crate) enum Stream {
     Habit {
         index: u64,
     },
-    /// Whether the catalog is lost after a life.
+    /// Decides if the catalog is lost after a life.
     Loss {
         round: u64,
     },
-    /// When a server is stopped.
+    /// The time at which a server is stopped.
     Stop {
         round: u64,
     },
-    /// The drives of the log in front of the catalog, and its turns.
+    /// The drives of the log in front of the catalog, and the times of its tasks.
     Front,
-    /// Whether a catalog that was recovered is thrown away.
+    /// Decides if a recovered catalog is thrown away.
     Again,
 }
 
@@ -106,7 +106,7 @@ impl Stream {
     }
 }
 
-/// The racks of runs. All are small, so that rare states come soon.
+/// The racks of runs. All are small, so rare states come soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RackShape {
@@ -114,20 +114,20 @@ pub enum RackShape {
     Box,
     /// The same, limited by watts.
     BoxOfWatts,
-    /// The same with so little room that it fills up.
+    /// The same with so little capacity that it fills up.
     SmallBox,
     /// The same with mirrors: k = 1, r = 1, groups of three.
     Mirrors,
     /// Ninety-six drives in two classes of six groups; k = 4, r = 2.
     Mini,
-    /// The same with one drive of a tray starting at a time.
+    /// The same, and only one drive of a tray may start at a time.
     MiniOfStarts,
     /// Forty-eight drives in two groups of twenty-four, one awake; k = 15, r = 3, the paper's code and group.
     Wide,
 }
 
-/// The description of [`RackShape::Wide`]: two drives to a tray, of which one may spin, so that the groups are the two
-/// columns of trays. Three chassis of eight trays each take half a group with them.
+/// The description of [`RackShape::Wide`]: two drives to a tray, and one of them may spin, so the groups are the two
+/// columns of trays. Each of the three chassis has eight trays; the loss of a chassis takes half a group.
 const WIDE: &str = r#"
 name = "wide"
 group_drives = 24
@@ -171,7 +171,7 @@ life_years = 8
 "#;
 
 impl RackShape {
-    /// Its description.
+    /// The rack's description.
     pub(crate) fn spec(self) -> RackSpec {
         let shipped = |name: &str| {
             let found = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == name);
@@ -199,7 +199,7 @@ impl RackShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LifeEnd {
-    /// It is stopped as it should be.
+    /// It is stopped in order.
     Stopped,
     /// The process is killed at this step; what was written stays.
     Killed(u64),
@@ -214,57 +214,57 @@ pub struct Life {
     pub clients: u64,
     /// Operations of each.
     pub ops: u64,
-    /// Its end, unless the clients are through before.
+    /// Its end, unless the clients finish before.
     pub end: LifeEnd,
     /// Mean time between two faults, in seconds.
     pub gap_s: u64,
-    /// The longest rest of a client between two operations, in seconds; 0 is none but its short pauses.
+    /// The longest rest of a client between two operations, in seconds; 0 means only its short pauses.
     pub rest_s: u64,
-    /// Everything is looked at right after the next start.
+    /// Records and media are compared right after the next start.
     pub audited: bool,
-    /// The catalog is backed up before this life, and put back after it for a while.
+    /// The catalog is backed up before this life, and the backup is in use for a while after it.
     pub older_catalog: bool,
     /// The catalog is lost after this life, and made again from this.
     pub lost_catalog: Option<Left>,
 }
 
-/// What there is of a catalog that was lost.
+/// The remains of a lost catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Left {
     /// All of it: the journal in the workshop is whole.
     Journal,
-    /// A copy from before the life at the end of which it was lost.
+    /// A copy from before the life that ended with the loss.
     Copy,
-    /// Nothing: there are the drives alone, and files in the workshop that nobody knows.
+    /// Nothing: only the drives remain, and unknown files in the workshop.
     Nothing,
 }
 
-/// Something that a run can do without, for shrinking.
+/// A part that shrinking can leave out of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Item {
     /// An operation of a client.
     Op {
-        /// Which life.
+        /// The number of the life.
         round: u64,
-        /// Which client.
+        /// The number of the client.
         client: u64,
-        /// Which of its operations.
+        /// The number of the operation.
         op: u64,
     },
     /// A fault.
     Fault {
-        /// Which life.
+        /// The number of the life.
         round: u64,
-        /// Which of its faults.
+        /// The number of the fault in this life.
         fault: u64,
     },
 }
 
-/// All that a seed decides. See the head of this file.
+/// The plan of a run. See the head of this file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(clippy::struct_excessive_bools)] // each is a switch of its own
+#[allow(clippy::struct_excessive_bools)] // each is a separate switch
 pub struct Plan {
     /// The seed.
     pub seed: u64,
@@ -273,55 +273,55 @@ pub struct Plan {
     /// The operator's settings.
     #[serde(skip)]
     pub policy: RackPolicy,
-    /// How long clients wait for a cold object.
+    /// Maximum time that clients wait for a cold object.
     pub max_wait: Duration,
-    /// The workshop's room, in bytes.
+    /// The workshop's capacity, in bytes.
     pub workshop_bytes: u64,
-    /// The spool's room, in bytes.
+    /// The spool's capacity, in bytes.
     pub spool_bytes: u64,
-    /// How long a commit of the catalog takes.
+    /// Duration of a commit of the catalog.
     pub commit_delay: Duration,
-    /// Nobody has seen the drives before the first start.
+    /// No server has initialised the drives before the first start.
     pub unseen: bool,
     /// The kinds of faults that may happen.
     pub kinds: BTreeSet<FaultKind>,
-    /// Of those, kinds that were left out by shrinking.
+    /// The kinds that shrinking left out.
     pub without: BTreeSet<FaultKind>,
-    /// Losses beyond r are meant.
+    /// Faults may take more than r stacks of a blob.
     pub beyond: bool,
-    /// There are users besides root, with a bucket that they contend for.
+    /// There are users besides root, and they contend for a bucket.
     pub users: bool,
     /// Records are repartitioned.
     pub jobs: bool,
-    /// Some read so slowly that what they read is dead before they are through.
+    /// A client reads so slowly that the blobs it reads are dead before it finishes.
     pub slow_readers: bool,
     /// Several clients contend for one upload.
     pub rivals: bool,
-    /// Before a server is stopped the faults pause, and everything is read from it as it is.
+    /// Before a server is stopped, the faults pause, and everything is read from the same server.
     pub lulls: bool,
-    /// Drives are given up more often, and others fail to write what is rebuilt.
+    /// Drives are given up more often, and other drives fail to write rebuilt stacks.
     pub besieged: bool,
-    /// The operator has good drives emptied as well.
+    /// The operator also retires good drives.
     pub retires: bool,
-    /// The operator has drives that were given up taken back, too.
+    /// The operator also takes back drives that were given up.
     pub returns: bool,
-    /// The operator asks for scrubs, and has them pause and go on.
+    /// The operator requests, pauses and resumes scrubs.
     pub meddles: bool,
-    /// The host's disk fails to sync, and its power goes soon after a start.
+    /// The host's disk fails to sync, and the host loses power soon after a start.
     pub shaky: bool,
-    /// Objects are tagged again and again while they move.
+    /// Objects are tagged repeatedly while they move.
     pub tags: bool,
-    /// Servers are stopped while clients, operators and faults go on.
+    /// Servers are stopped while clients, operators and faults continue.
     pub abrupt: bool,
-    /// The operator asks for verifications, and interrupts them.
+    /// The operator starts verifications, and interrupts them.
     pub verifies: bool,
-    /// Lives last for weeks and months: clients rest for days, and what befalls a drive lasts for as long.
+    /// Lives last for weeks and months: clients rest for days, and the conditions of drives last that long too.
     pub months: bool,
-    /// The lives of the server, before the last one, in which no faults happen.
+    /// The lives of the server, without the last ones, in which no faults happen.
     pub lives: Vec<Life>,
     /// Keys that clients contend for.
     pub keys: u64,
-    /// Left out by shrinking.
+    /// The items that shrinking left out.
     pub dropped: BTreeSet<Item>,
 }
 
@@ -329,34 +329,34 @@ fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]
 }
 
-/// Runs from this number on may have rules about hot and cold, and check their workshop: those below it are named by
-/// tests and pages for what they found, and stay what they were.
+/// Runs from this number on may have rules about hot and cold, and check their workshop. Tests and pages cite runs
+/// below this number by what they found, so those stay the same.
 pub const RULED_FROM: u64 = 1_000_000;
 
-/// Runs from this number on may have an operator who meddles with scrubs: those below stay what they were.
+/// Runs from this number on may have an operator who interferes with scrubs; those below stay the same.
 pub const MEDDLED_FROM: u64 = 3_000_000;
 
-/// Runs from this number on may have drives that the rack gives up by itself, that are emptied, or in whose place an
-/// old copy is put: those below stay what they were.
+/// Runs from this number on may have drives that the rack gives up itself, that are emptied, or that an old copy
+/// replaces; those below stay the same.
 pub const ABSENT_FROM: u64 = 4_000_000;
 
-/// Runs from this number on may have cloned drives, and lose their catalog: those below stay what they were.
+/// Runs from this number on may have cloned drives, and lose their catalog; those below stay the same.
 pub const LOST_FROM: u64 = 5_000_000;
 
 /// Runs from this number on may have lives of months, groups of 24 drives with 15 + 3, repeated answers, and drives
-/// that other programs start: those below stay what they were.
+/// that other programs start; those below stay the same.
 pub const MONTHS_FROM: u64 = 6_000_000;
 
-/// Runs from this number on may have servers that are stopped amid faults, and an operator who verifies: those below
-/// stay what they were.
+/// Runs from this number on may have servers that are stopped amid faults, and an operator who verifies; those below
+/// stay the same.
 pub const STOPPED_FROM: u64 = 5_000_000_000;
 
-/// Runs from this number on have the server's own log in front of their catalog, if they have one: those below have a
-/// model of one, and stay what they were.
+/// Runs from this number on use the server's own log in front of their catalog, if they have a log; those below use a
+/// model of one, and stay the same.
 pub const LOGGED_FROM: u64 = 10_300_000_000;
 
-/// Runs from this number on may have damage of a kind that costs nothing in the files of their log, and drives of the
-/// log that fail: those below stay what they were.
+/// Runs from this number on may have damage in the files of their log that loses nothing, and drives of the log that
+/// fail; those below stay the same.
 pub const SPOILED_FROM: u64 = 14_700_000_000;
 
 /// The number of the habit of stopping servers amid faults.
@@ -381,8 +381,8 @@ fn is_wide(seed: u64) -> bool {
     seed >= MONTHS_FROM && Stream::Habit { index: WIDE_GROUPS }.of(seed).below(5) == 0
 }
 
-/// Lives whose clients rest for up to six days between two operations, and whose faults are hours to days apart: the
-/// longest take half a year.
+/// Makes clients rest for up to six days between two operations, and puts faults hours to days apart: the longest lives
+/// take half a year.
 fn lengthen(seed: u64, lives: &mut [Life]) {
     let rng = &mut Stream::Habit { index: MONTHS + 2 }.of(seed);
     for life in lives {
@@ -391,8 +391,8 @@ fn lengthen(seed: u64, lives: &mut [Life]) {
     }
 }
 
-/// The rules about hot and cold of every second run. What they call hot is cold in the end, or a run would not come to
-/// rest.
+/// The rules about hot and cold of every second run. Every object that they call hot becomes cold in the end; otherwise
+/// a run would not come to rest.
 fn thermometer(seed: u64) -> Thermometer {
     let rng = &mut Stream::Rules.of(seed);
     if seed < RULED_FROM || rng.below(2) == 0 {
@@ -408,7 +408,8 @@ fn thermometer(seed: u64) -> Thermometer {
     Thermometer { rules, default: pick(rng, &[Temperature::Hot, Temperature::Cold]) }
 }
 
-/// Every second run from [`RULED_FROM`] on checks its workshop, every 20 seconds to 10 minutes.
+/// Every second run from [`RULED_FROM`] on checks its workshop, every 20 seconds to 10 minutes; in lives of months,
+/// every 11 to 56 hours.
 fn checks(seed: u64) -> CheckPolicy {
     let rng = &mut Stream::Checks.of(seed);
     let _due_waits = rng.next_u64();
@@ -440,8 +441,8 @@ const RETURNS: u64 = 12;
 /// The number of the habit of giving up drives that stay away.
 const GIVES_UP: u64 = 13;
 
-/// Drives that stay away are given up, in a third of the runs that may have that; in half of those they are recognised
-/// when they are back.
+/// Drives that stay away are given up in a third of the runs from [`ABSENT_FROM`] on; in half of those the rack
+/// recognises them when they return.
 fn give_up(seed: u64) -> Option<(Duration, bool)> {
     let rng = &mut Stream::Habit { index: GIVES_UP }.of(seed);
     let gives_up = seed >= ABSENT_FROM && rng.below(3) == 0;
@@ -504,23 +505,23 @@ fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
     }
 }
 
-/// The kinds that are drawn from the stream of the plan, as they always were; each later one has a stream of its own,
-/// so that it shifts nothing else.
+/// The number of kinds that are drawn from the plan's own stream. Each later kind has its own stream, so it shifts
+/// nothing else.
 const KINDS_IN_ONE_STREAM: usize = 30;
 
-/// The later ones that runs below [`ABSENT_FROM`] know.
+/// The later kinds that runs below [`ABSENT_FROM`] know.
 const KINDS_BEFORE_ABSENT: usize = 3;
 
-/// The later ones that runs below [`LOST_FROM`] know.
+/// The later kinds that runs below [`LOST_FROM`] know.
 const KINDS_BEFORE_LOST: usize = 6;
 
-/// The later ones that runs below [`MONTHS_FROM`] know.
+/// The later kinds that runs below [`MONTHS_FROM`] know.
 const KINDS_BEFORE_MONTHS: usize = 8;
 
-/// The later ones that runs below [`LOGGED_FROM`] know.
+/// The later kinds that runs below [`LOGGED_FROM`] know.
 const KINDS_BEFORE_LOGGED: usize = 11;
 
-/// Which kinds there are: each run switches some off, and every seventh all.
+/// The kinds of a run: each run switches some off, and every seventh all.
 fn kinds(seed: u64, rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
     if rng.below(7) == 0 {
         return BTreeSet::new();
@@ -542,23 +543,23 @@ fn kinds(seed: u64, rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
         kinds.remove(&FaultKind::WorkshopRot);
     }
     if beyond || give_up(seed).is_some() {
-        // What was not to be lost is known only where no drive goes for good but by the operator's word.
+        // The data that must survive is known only if no drive is lost permanently except by the operator's command.
         kinds.remove(&FaultKind::LostCatalog);
     }
     if kinds.contains(&FaultKind::LostCatalog) {
         kinds.remove(&FaultKind::OlderCatalog);
     }
-    // It follows of others.
+    // It follows from other faults.
     kinds.remove(&FaultKind::GivenUpByRack);
     kinds
 }
 
-/// Every third run has each of the habits that were added to those of the plan's own stream.
+/// Every third run has each of the habits that are not drawn from the plan's own stream.
 fn has_habit(seed: u64, index: u64) -> bool {
     Stream::Habit { index }.of(seed).below(3) == 0
 }
 
-/// Lives in which a host whose power goes does not come far. Every other one after the first ends so.
+/// Ends about half of the lives after the first early, with a power failure of the host.
 fn shorten(seed: u64, lives: &mut [Life]) {
     let rng = &mut Stream::Habit { index: 8 }.of(seed);
     for life in lives.iter_mut().skip(1) {
@@ -569,8 +570,8 @@ fn shorten(seed: u64, lives: &mut [Life]) {
     }
 }
 
-/// After every other life the catalog is lost, in the runs that have that: true of these. Of users, tags and jobs a
-/// recovery keeps what its copy has, and no model says what that is: such runs have none.
+/// Loses the catalog after about half of the lives in the runs that have that fault; true for those runs. A recovery
+/// restores users, tags and jobs from its copy, and the model cannot predict them: such runs have none of them.
 fn lose_catalogs(seed: u64, kinds: &BTreeSet<FaultKind>, lives: &mut [Life]) -> bool {
     if !kinds.contains(&FaultKind::LostCatalog) {
         return false;
@@ -583,7 +584,7 @@ fn lose_catalogs(seed: u64, kinds: &BTreeSet<FaultKind>, lives: &mut [Life]) -> 
     true
 }
 
-/// What rebuilds need to go wrong at every step.
+/// The faults with which a rebuild can fail at every step.
 const SIEGE: [FaultKind; 4] =
     [FaultKind::OperatorFailsDrive, FaultKind::LostWrite, FaultKind::TornWrite, FaultKind::FailedCall];
 
@@ -632,10 +633,10 @@ impl Plan {
         kinds.extend(Some(FaultKind::OperatorFailsDrive).filter(|_| returns));
         let lulls = has_habit(seed, 1);
         if lulls && !kinds.is_empty() {
-            // What it leaves behind in a server shows in a lull, and not after the next start.
+            // Its after-effects in a server show in a lull, and no longer after the next start.
             kinds.insert(FaultKind::CatalogFull);
         }
-        // Numbers 3 to 6 would change runs by which the tests name bugs.
+        // Numbers 3 to 6 would change runs that tests cite for bugs.
         let shaky = has_habit(seed, 7) && !kinds.is_empty();
         if shaky {
             kinds.extend([FaultKind::CommitUnsynced, FaultKind::PowerLoss]);
@@ -652,7 +653,7 @@ impl Plan {
             policy,
             max_wait,
             workshop_bytes,
-            // Less than slow readers read, so that it is not all there before the blob dies.
+            // Small, so not all data of a slow reader is in the spool before the blob dies.
             spool_bytes: if slow_readers { MIB / 2 } else { spool_bytes },
             commit_delay: Duration::from_millis(pick(rng, &[0, 4, 40])),
             unseen: rng.below(2) == 0,
@@ -690,7 +691,8 @@ impl Plan {
         }
     }
 
-    /// The time after which the server of a life is stopped amid clients and faults; none if it awaits its clients.
+    /// The time after which the server of a life is stopped amid clients and faults; `None` if it waits for its
+    /// clients.
     pub(crate) fn stopped_after(&self, (round, life): (u64, &Life)) -> Option<Duration> {
         let rng = &mut Stream::Stop { round }.of(self.seed);
         let longest_ms = (1 << rng.between(10, 22)) * if self.months { 500 } else { 1 };
@@ -703,12 +705,12 @@ impl Plan {
         self.policy.give_up_after.is_some()
     }
 
-    /// True if there are faults of this kind.
+    /// True if the run has faults of this kind.
     pub(crate) fn has(&self, kind: FaultKind) -> bool {
         self.kinds.contains(&kind) && !self.without.contains(&kind)
     }
 
-    /// True if there is a log in front of the catalog: in every other run.
+    /// True if there is a log in front of the catalog: in every second run.
     pub fn has_log(&self) -> bool {
         !self.seed.is_multiple_of(2)
     }

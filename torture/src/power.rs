@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Steps at one moment of virtual time after which time is taken to stand still.
+/// Number of steps at one moment of virtual time after which time counts as standing still.
 const STANDSTILL_STEPS: u64 = 3_000_000;
 
 /// The power of a site. Clones share it.
@@ -17,29 +17,30 @@ pub(crate) struct Power(Arc<Wires>);
 #[derive(Default)]
 struct Wires {
     taken: AtomicU64,
-    /// The step at which it fails; 0 is never.
+    /// The step at which the power fails; 0 is never.
     fails_at: AtomicU64,
     failed: Notify,
     /// Commits until one is done and answered with an error; 0 is never.
     unanswered_in: AtomicU64,
-    /// Reads of a record until one is wrong; 0 is never. So many more, each as far from the one before, are wrong, too.
+    /// Reads of a record until the next wrong one (0 is never), the distance between wrong ones, and how many more
+    /// follow.
     misread_in: AtomicU64,
     misread_every: AtomicU64,
     misreads: AtomicU64,
-    /// Listings until one fails; 0 is never. So many more, each as far from the one before, fail too.
+    /// Listings until the next one that fails (0 is never), the distance between failures, and how many more follow.
     unlisted_in: AtomicU64,
     unlisted_every: AtomicU64,
     unlisted: AtomicU64,
     /// Commits until the sync of one fails; 0 is never.
     unsynced_in: AtomicU64,
-    /// The last moment at which a step was taken, since `epoch`, and the steps of that moment.
+    /// The last moment at which a step was taken, since `epoch`, and the number of steps at that moment.
     epoch: std::sync::OnceLock<Instant>,
     moment_ns: AtomicU64,
     at_moment: AtomicU64,
 }
 
 impl Power {
-    /// It fails `steps` steps from now.
+    /// Makes the power fail `steps` steps from now.
     pub(crate) fn fail_in(&self, steps: u64) {
         assert!(steps > 0, "a step that lies ahead");
         self.0.fails_at.store(self.steps() + steps, Ordering::Relaxed);
@@ -69,7 +70,7 @@ impl Power {
         self.0.unsynced_in.store(commits, Ordering::Relaxed);
     }
 
-    /// It is there again, and stays.
+    /// Restores the power, and cancels all armed faults.
     pub(crate) fn restore(&self) {
         self.0.fails_at.store(0, Ordering::Relaxed);
         for armed in [&self.0.unanswered_in, &self.0.misread_in, &self.0.unlisted_in, &self.0.unsynced_in] {
@@ -77,23 +78,23 @@ impl Power {
         }
     }
 
-    /// Steps that were taken.
+    /// Number of steps so far.
     pub(crate) fn steps(&self) -> u64 {
         self.0.taken.load(Ordering::Relaxed)
     }
 
-    /// Returns when it has failed.
+    /// Returns after the power has failed.
     pub(crate) async fn failed(&self) {
         loop {
             self.0.failed.notified().await;
-            // Notified by a failure of old, otherwise.
+            // Otherwise the notification is from an earlier failure.
             if self.0.fails_at.load(Ordering::Relaxed) != 0 {
                 return;
             }
         }
     }
 
-    /// One step. Without power there is no next one.
+    /// Takes a step. Without power it never returns.
     pub(crate) async fn step(&self) {
         let taken = self.0.taken.fetch_add(1, Ordering::Relaxed) + 1;
         self.time_goes_on();
@@ -104,7 +105,7 @@ impl Power {
         }
     }
 
-    /// Panics if so many steps are taken at one moment that no more can be meant to come of them.
+    /// Panics if the number of steps at one moment is so high that the run cannot be making progress.
     pub(crate) fn time_goes_on(&self) {
         let epoch = *self.0.epoch.get_or_init(disk::clock::monotonic);
         let now = disk::clock::monotonic().saturating_duration_since(epoch).as_nanos() as u64;
@@ -116,13 +117,13 @@ impl Power {
     }
 }
 
-/// Counts down to a fault that was armed: true when it is due.
+/// Counts down to an armed fault; true when it is due.
 fn is_due(armed: &AtomicU64) -> bool {
     let count = |left: u64| left.checked_sub(1);
     armed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) == Ok(1)
 }
 
-/// The same for a fault that is due `left` times more, every `every`th time.
+/// The same for a fault that is due `left` more times, every `every`th time.
 fn repeats(armed: &AtomicU64, every: &AtomicU64, left: &AtomicU64) -> bool {
     let is_now = is_due(armed);
     let more = left.load(Ordering::Relaxed);
@@ -134,26 +135,26 @@ fn repeats(armed: &AtomicU64, every: &AtomicU64, left: &AtomicU64) -> bool {
 }
 
 impl Power {
-    /// Counts a commit: true for the one that is done and not answered.
+    /// Counts a commit; true for the one that is done and answered with an error.
     pub(crate) fn is_unanswered(&self) -> bool {
         is_due(&self.0.unanswered_in)
     }
 
-    /// Counts a read of a record: true for one that is wrong.
+    /// Counts a read of a record; true for a wrong one.
     pub(crate) fn is_misread(&self) -> bool {
         repeats(&self.0.misread_in, &self.0.misread_every, &self.0.misreads)
     }
 
-    /// Counts a listing: true for one that fails.
+    /// Counts a listing; true for one that fails.
     pub(crate) fn is_unlisted(&self) -> bool {
         repeats(&self.0.unlisted_in, &self.0.unlisted_every, &self.0.unlisted)
     }
 
-    /// Counts a commit: true for the one whose sync fails.
+    /// Counts a commit; true for the one whose sync fails.
     pub(crate) fn is_unsynced(&self) -> bool {
         is_due(&self.0.unsynced_in)
     }
 }
 
-/// Long enough for whatever was begun beside an answer to be over, at the same moment of virtual time.
+/// Enough virtual time for all work that was started beside an answer to end.
 pub(crate) const SETTLED: Duration = Duration::from_millis(1);

@@ -1,7 +1,7 @@
-//! Slow readers: each reads an object of several recalls piece by piece, while the object is overwritten or deleted.
-//! So they are at a version whose blob is dead, and whose group wakes and reclaims, long before they are through.
+//! Slow readers: each reads an object of several recalls piece by piece, while the object is overwritten or deleted. So
+//! they read a version whose blob is dead, and whose group wakes and reclaims, long before they finish.
 //!
-//! The spool is smaller than what they read ([`Plan::of`]), so that most of it is ordered after the blob died.
+//! The spool is small ([`Plan::of`]), so most of the data is ordered after the blob has died.
 
 use crate::answers::{Answer, Clients};
 use crate::plan::{Item, Life, Plan, Stream};
@@ -11,10 +11,10 @@ use catalog::{Place, PutCondition};
 use model::Rng;
 use std::time::Duration;
 
-/// The longest that a reader waits until its object is in the rack, and then until it is given it.
+/// Maximum time that a reader waits until its object is in the rack, and again until it receives the object.
 const PATIENCE: Duration = Duration::from_mins(30);
 
-/// The time between two looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_secs(20);
 
 /// The number of the reader among the clients of a life: above theirs.
@@ -25,7 +25,7 @@ pub(crate) fn ops(life: &Life) -> u64 {
     life.ops.div_ceil(15)
 }
 
-/// One reader of a life, if there are some.
+/// The slow reader of a life, if the plan has one.
 pub(crate) async fn live(running: &Running, reference: &Reference, plan: &Plan, (round, life): (u64, &Life)) {
     if !plan.slow_readers {
         return;
@@ -71,7 +71,7 @@ impl SlowReader<'_> {
         false
     }
 
-    /// Reads at a pace of its own, as soon as it may. The object is changed after the first piece.
+    /// Reads at its own pace, as soon as it may. The object is changed after the first piece.
     async fn read(&mut self, at: &At) {
         let clients = self.clients;
         let pause_s = self.rng.between(1, 60);

@@ -1,5 +1,5 @@
-//! Records that are repartitioned while everything fails: the operator asks for jobs, pauses, resumes and cancels them.
-//! In the end one is through, every record is in one partition, and the input is as it was.
+//! Records that are repartitioned amid faults: the operator starts, pauses, resumes and cancels jobs. In the end one
+//! job is done, every record is in one partition, and the input is unchanged.
 
 use crate::answers::commit;
 use crate::journal::Rule;
@@ -25,7 +25,7 @@ const MEMORY_BYTES: u64 = 4 << 20;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// File `file`: a CSV.
+/// The contents of file `file`, a CSV.
 fn csv(file: u64) -> String {
     let mut text = String::from("id,name,note\n");
     for row in 0..ROWS {
@@ -44,7 +44,7 @@ fn rows(text: &str) -> impl Iterator<Item = String> + '_ {
     text.lines().skip(1).map(str::to_owned)
 }
 
-/// What the operator does about records in a life.
+/// The operator's work on records in a life.
 pub(crate) async fn live(running: &Running, reference: &Reference, plan: &Plan, (round, life): (u64, &Life)) {
     let Some(jobs) = &running.jobs else { return };
     let mut rng = Stream::Records { round }.of(plan.seed);
@@ -72,7 +72,7 @@ fn note<E: std::fmt::Display>(running: &Running, what: &str, job: u64, answer: R
     });
 }
 
-/// Puts the files that are not there yet.
+/// Puts the files that are missing.
 async fn fill(running: &Running, reference: &Reference) {
     if running.service.head_bucket(BOOKS).await.is_err() {
         let _ = running.service.create_bucket(Bucket::new(BOOKS, 0, server::users::ROOT)).await;
@@ -122,7 +122,7 @@ async fn ask(running: &Running, jobs: &Repartitions, reference: &Reference, rng:
     });
 }
 
-/// Brings the jobs to their end; one of them is through, and right.
+/// Brings all jobs to an end; checks that one of them is done, and its result.
 pub(crate) async fn finish(running: &Running, reference: &Reference, plan: &Plan) {
     let Some(jobs) = &running.jobs else { return };
     let mut rng = Stream::Records { round: 99 }.of(plan.seed);
@@ -148,7 +148,7 @@ pub(crate) async fn finish(running: &Running, reference: &Reference, plan: &Plan
     running.journal.demand(excused, Rule::Live, || format!("no job comes to its end: {}", why.join("; ")));
 }
 
-/// Waits until every job is over; the last one that is done.
+/// Waits until every job has ended. Returns the last one that is done.
 async fn all_over(running: &Running, jobs: &Repartitions) -> Option<JobReport> {
     let began = disk::clock::monotonic();
     loop {
@@ -167,7 +167,8 @@ async fn all_over(running: &Running, jobs: &Repartitions) -> Option<JobReport> {
     }
 }
 
-/// Every record is in one partition, and all of a name in the same.
+/// Checks that every record is in one partition, that all records of a name are in the same one, and that the input is
+/// unchanged.
 async fn is_right(running: &Running, job: &JobReport) {
     let journal = &running.journal;
     let prefix = format!("{}/", job.request.to.prefix.trim_end_matches('/'));

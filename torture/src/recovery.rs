@@ -1,17 +1,18 @@
-//! A catalog that is lost between two lives of the server, and made again as `larder recover` makes it: by the same
+//! A catalog that is lost between two lives of the server and made again as `larder recover` does it: by the same
 //! decisions (`server::recover`), over the run's drives and its workshop.
 //!
-//! What comes back is held against what the lost one had, as docs/format.md promises:
+//! The result is compared with the lost catalog, as docs/format.md promises:
 //!
-//! - With the journal whole, every key holds the version that it held.
-//! - With an older copy or none, so does every key whose object lay in the rack. One whose object was in the workshop
-//!   alone, or that was deleted since the copy, may hold what it held before instead. Nothing else is anywhere.
+//! - With the whole journal, every key has the version that it had.
+//! - With an older copy or none, so does every key whose object was in the rack. A key whose object was only in the
+//!   workshop, or was deleted since the copy, may have its earlier content instead. There are no other objects
+//!   anywhere.
 //!
-//! The operator has pulled the dead drives: a drive that does not answer may spin, so it would keep its share of the
+//! The operator has pulled the dead drives: a drive that does not answer may spin, so it would take its share of the
 //! power from the others.
 //!
-//! Then the operator deletes what came back and cannot be read as a whole any more: an object whose staged file is
-//! gone, or is another one by now, or whose pack was being removed. The model takes over from what is there.
+//! Then the operator deletes the restored objects that can no longer be read as a whole: the staged file is gone or is
+//! another one now, or the pack was being removed. The model continues from the current contents.
 
 use crate::content::serial_of;
 use crate::front::Cut;
@@ -29,10 +30,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use workshop::Staging;
 
-/// What a catalog has at a key.
+/// The entry of a catalog at a key.
 type Entry = Option<(Object, Place)>;
 
-/// The catalog is lost, and made again from what is `left` of it; `copy` is from before the last life.
+/// Loses the catalog, and makes it again from `left`; `copy` is from before the last life.
 pub(crate) fn lose(site: &mut Site, reference: &Reference, (left, copy): (Left, &MemoryStore)) {
     site.overlay.state().calm();
     site.overlay.state().pull_dead(true);
@@ -50,7 +51,7 @@ pub(crate) fn lose(site: &mut Site, reference: &Reference, (left, copy): (Left, 
             site.forget_log();
             site.catalog = store;
             if left != Left::Journal {
-                // An upload is in no pack, and one that the copy has may be over.
+                // No pack has uploads, and an upload in the copy may be over.
                 reference.uploads.take();
             }
         }
@@ -58,17 +59,17 @@ pub(crate) fn lose(site: &mut Site, reference: &Reference, (left, copy): (Left, 
     }
 }
 
-/// What became of a catalog that was to be lost.
+/// The outcome for a catalog that was to be lost.
 enum Outcome {
-    /// It is not: no model says what would come back.
+    /// It is not lost: the model cannot predict the result.
     NotLost,
-    /// It was found again, and what was recovered is thrown away.
+    /// It is found again, and the recovered one is thrown away.
     ThrownAway(MemoryStore),
     /// It was made again.
     Again(MemoryStore),
 }
 
-/// One of so many recoveries is thrown away.
+/// One of this number of recoveries is thrown away.
 const THROWN_AWAY_OF: u64 = 4;
 
 struct Loss<'a> {
@@ -77,7 +78,7 @@ struct Loss<'a> {
 }
 
 impl Loss<'_> {
-    /// The catalog is recovered, and from [`LOGGED_FROM`] on once before that, by a recovery that was killed.
+    /// Recovers the catalog; from [`LOGGED_FROM`] on a recovery that is killed comes first.
     async fn recover(&self, left: Left, copy: &MemoryStore) -> Result<Outcome, ServerError> {
         self.site.open_log().await;
         let old = Catalog::open_read_only(Arc::new(self.site.catalog.clone())).await?;
@@ -133,7 +134,7 @@ impl Loss<'_> {
         Ok((staging.marked_runs().await?, staging.inventory().await?.slots))
     }
 
-    /// What the recovery makes of `store`.
+    /// Recovers the catalog in `store`.
     async fn made_again(&self, store: &MemoryStore, left: Left) -> Result<(Catalog, Report), ServerError> {
         let (site, known_until) = (self.site, store.sequence());
         let catalog = Catalog::open(Arc::new(store.clone())).await?;
@@ -156,7 +157,7 @@ impl Loss<'_> {
         Ok((catalog, report))
     }
 
-    /// A key of the recovered catalog holds what it may. See the head of this file.
+    /// Checks that a key of the recovered catalog has an allowed content. See the head of this file.
     fn judge(&self, at: &At, (was, before, is): (&Entry, &Entry, &Entry), left: Left) {
         let may_differ = match was {
             _ if left == Left::Journal => false,
@@ -177,7 +178,7 @@ impl Loss<'_> {
         self.site.overlay.state().bad_stacks(blob).len()
     }
 
-    /// The model begins anew at a key that does not hold what it held.
+    /// Restarts the model at a key whose content has changed, and deletes an object that is not whole.
     async fn take_over(&self, catalog: &Catalog, at: &At, (was, is): (Entry, Entry)) -> Result<(), ServerError> {
         if version(&was) == version(&is) && !lies_elsewhere_in_the_workshop(&was, &is) {
             return Ok(());
@@ -203,8 +204,8 @@ fn version(entry: &Entry) -> Option<u64> {
     entry.as_ref().map(|(object, _)| object.version.0)
 }
 
-/// True of an object that went to the rack and came back to the workshop since the copy: its file is another one than
-/// the copy knows, and is nobody's.
+/// True for an object that went to the rack and came back to the workshop since the copy: its file is not the one that
+/// the copy knows, and belongs to no object.
 fn lies_elsewhere_in_the_workshop(was: &Entry, is: &Entry) -> bool {
     let place = |entry: &Entry| entry.as_ref().map(|(_, place)| *place);
     let in_rack = |place: &Option<Place>| matches!(place, Some(Place::Stored { .. }));
@@ -216,7 +217,7 @@ async fn entry(catalog: &Catalog, at: &At) -> Entry {
     catalog.get_object(&at.0, &at.1).await.ok()
 }
 
-/// True if the same drives are in service to both catalogs, and nothing is lost to either.
+/// True if the same drives are in service in both catalogs, and neither has lost stacks.
 async fn drives_are_as_in(old: &Catalog, copy: &Catalog, site: &Site) -> Result<bool, ServerError> {
     if old.replacements().await? != copy.replacements().await? {
         return Ok(false);

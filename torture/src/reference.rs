@@ -1,7 +1,7 @@
-//! The reference model: which object each key may hold, which buckets and access keys there may be, and which uploads
-//! were left open.
+//! The reference model: the objects that each key may hold, the buckets and access keys that may exist, and the uploads
+//! that were left open.
 //!
-//! It knows nothing of drives, packs or crashes, only of what clients asked for and were answered.
+//! It knows nothing of drives, packs or crashes, only the requests of clients and their answers.
 
 use crate::content::Serial;
 use crate::register::{Look, Register, WriteId};
@@ -9,7 +9,7 @@ use catalog::VersionId;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What may be at a key: the number of an object, or nothing.
+/// A possible content of a key: the number of an object, or nothing.
 pub(crate) type Held = Option<Serial>;
 
 /// A key in a bucket.
@@ -18,7 +18,7 @@ pub(crate) type At = (String, String);
 /// The number in the tag of a version; 0 if it has none.
 pub(crate) type Tag = u64;
 
-/// The owner of a bucket, and which one of that name it is.
+/// The owner of a bucket, and the number that distinguishes it from other buckets of its name.
 pub(crate) type Owned = Option<(String, Serial)>;
 
 /// An upload that was left open with all of its parts acknowledged.
@@ -28,7 +28,7 @@ pub(crate) struct OpenUpload {
     pub(crate) version: VersionId,
     pub(crate) serial: Serial,
     pub(crate) lengths: Vec<u64>,
-    /// It may have been completed or aborted meanwhile.
+    /// It may have been completed or aborted since.
     pub(crate) unsure: bool,
 }
 
@@ -38,12 +38,12 @@ impl OpenUpload {
     }
 }
 
-/// Everything about records that outlives a life.
+/// The state of repartitioning that outlives a life.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
     /// Files that were acknowledged.
     pub(crate) files: BTreeSet<u64>,
-    /// Jobs that were asked for, for names of their outputs.
+    /// Number of requested jobs, for the names of their outputs.
     pub(crate) asked: u64,
 }
 
@@ -53,13 +53,13 @@ pub(crate) struct Reference {
     keys: RefCell<BTreeMap<At, Register<Held>>>,
     /// Every object that was ever put at a key, acknowledged or not.
     put: RefCell<BTreeSet<(At, Serial)>>,
-    /// Which bucket of its name there is.
+    /// The bucket of each name.
     buckets: RefCell<BTreeMap<String, Register<Owned>>>,
     /// The access key of each user.
     users: RefCell<BTreeMap<String, Register<Option<String>>>>,
     /// The tag of each version.
     tags: RefCell<BTreeMap<VersionId, Register<Tag>>>,
-    /// Tags that were ever given to some version. A change may find another version than it was meant for.
+    /// Tags that were ever given to a version. A change may reach another version than the one it was meant for.
     given_tags: RefCell<BTreeSet<Tag>>,
     pub(crate) uploads: RefCell<Vec<OpenUpload>>,
     pub(crate) records: RefCell<Records>,
@@ -79,12 +79,13 @@ impl Reference {
         self.key(at, |key| key.begin(held))
     }
 
-    /// Whether object number `serial` was ever put at a key.
+    /// True if object number `serial` was ever put at a key.
     pub(crate) fn was_ever(&self, at: &At, serial: Serial) -> bool {
         self.put.borrow().contains(&(at.clone(), serial))
     }
 
-    /// A key holds this from now on, whatever it held: the catalog was lost, and made again. Nothing is under way.
+    /// A key holds `held` from now on, regardless of its earlier content: the catalog was lost and made again. No
+    /// change is under way.
     pub(crate) fn put_back(&self, at: &At, held: Held) {
         self.keys.borrow_mut().insert(at.clone(), Register::new(held));
     }
@@ -109,22 +110,22 @@ impl Reference {
         self.key(at, Register::look)
     }
 
-    /// The look saw `held`. False if that could not be.
+    /// The look saw `held`. False if that is impossible.
     pub(crate) fn saw(&self, at: &At, look: &Look<Held>, held: Held) -> bool {
         self.key(at, |key| key.saw(look, |value| *value == held))
     }
 
-    /// The look saw some object. False if that could not be.
+    /// The look saw an object. False if that is impossible.
     pub(crate) fn saw_some(&self, at: &At, look: &Look<Held>) -> bool {
         self.key(at, |key| key.saw(look, Option::is_some))
     }
 
-    /// What may be at a key.
+    /// The possible contents of a key.
     pub(crate) fn may_hold(&self, at: &At) -> Vec<Held> {
         self.key(at, |key| key.values())
     }
 
-    /// Every key of a bucket that was ever written, by name.
+    /// All keys of a bucket that were ever written, by name.
     pub(crate) fn keys_of(&self, bucket: &str) -> Vec<String> {
         let keys = self.keys.borrow();
         keys.keys().filter(|(of, _)| of == bucket).map(|(_, key)| key.clone()).collect()
@@ -148,14 +149,14 @@ impl Reference {
         act(tags.entry(version).or_insert_with(|| Register::new(0)))
     }
 
-    /// A change of the tag of whatever is at a key begins, where this version was seen.
+    /// A change of the tag of the object at a key begins; this version was seen there.
     pub(crate) fn begins_tag(&self, version: VersionId, tag: Tag) -> WriteId {
         self.given_tags.borrow_mut().insert(tag);
         self.tags(version, |register| register.begin(tag))
     }
 
-    /// The look saw this tag of the version. False if that could not be. One that was meant for another version may be
-    /// there, and nothing is known of when it came.
+    /// The look saw this tag of the version. False if that is impossible. A tag that was meant for another version may
+    /// be there, and the time of its change is unknown.
     pub(crate) fn saw_tag(&self, version: VersionId, look: &Look<Tag>, tag: Tag) -> bool {
         if self.tags(version, |register| register.saw(look, |value| *value == tag)) {
             return true;
@@ -168,7 +169,7 @@ impl Reference {
         strayed
     }
 
-    /// The life of the server has ended: what was not answered has happened, or never will.
+    /// The life of the server has ended: every unanswered change has happened, or never will.
     pub(crate) fn life_ended(&self) {
         self.keys.borrow_mut().values_mut().for_each(Register::life_ended);
         self.buckets.borrow_mut().values_mut().for_each(Register::life_ended);

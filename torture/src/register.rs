@@ -1,11 +1,12 @@
-//! A register that clients write and read at once: which values may be seen in it.
+//! A register that clients write and read at once, and the values that may be seen in it.
 //!
-//! A write happens at one moment between its beginning and its end, if it happens at all; one that was not answered
-//! may happen until the life of the server ends. So a value cannot be seen any more once a write that surely happened
-//! has begun after the end of its own; and who sees a value knows that none is there any more whose write had ended
-//! before the look began. What is said here is never too strict, whatever the order of the writes was.
+//! A write happens at one moment between its start and its end, if it happens at all; an unanswered write may happen
+//! until the life of the server ends. So a value cannot be seen any more if another write surely happened and began
+//! after the value's own write had ended. And a look that sees a value proves that any other value whose write had
+//! ended before the look began has been replaced. The register never excludes a value that may be there, in any order
+//! of the writes.
 
-/// A moment, counted in beginnings and ends.
+/// A moment, counted in starts and ends.
 pub(crate) type Moment = u64;
 
 /// A write whose value may be there.
@@ -16,9 +17,9 @@ struct Candidate<T> {
     begun: Moment,
     /// The write happened before this, if it did; `None` while it is under way.
     ended: Option<Moment>,
-    /// It surely happened.
+    /// The write surely happened.
     sure: bool,
-    /// It replaced this value, to which whatever was begun after this moment cannot have come before.
+    /// The value that it replaced, and a moment: any write of another value that began after that moment came after it.
     replaced: Option<(T, Moment)>,
 }
 
@@ -75,8 +76,8 @@ impl<T: Clone + PartialEq> Register<T> {
         self.prune();
     }
 
-    /// The write was acknowledged, and replaced `old`, which was seen before it began: so whatever was begun once `old`
-    /// was there came after it, unless that was `old` once more.
+    /// The write was acknowledged, and it replaced `old`, which was seen before it began. So every write that began
+    /// while `old` was there came after it, except another write of `old`.
     pub(crate) fn done_in_place_of(&mut self, write: WriteId, old: T) {
         let writes = self.begun.iter().filter(|(_, value)| *value == old).count();
         let acknowledged = self.acknowledged.iter().find(|(_, value)| *value == old).map(|(at, _)| *at);
@@ -87,7 +88,7 @@ impl<T: Clone + PartialEq> Register<T> {
         self.done(write);
     }
 
-    /// Values that are not known yet, by `is_it`, turn out to be `value`.
+    /// Sets the values that are placeholders by `is_it` to `value`, which is now known.
     pub(crate) fn adopt(&mut self, is_it: impl Fn(&T) -> bool, value: &T) {
         if self.candidates.iter().any(|found| found.value == *value) {
             return;
@@ -106,7 +107,7 @@ impl<T: Clone + PartialEq> Register<T> {
         self.begun.retain(|(at, _)| *at != write.0);
     }
 
-    /// Nothing that is under way happens any more: the life of the server has ended.
+    /// The life of the server has ended: no write that is under way can happen any more.
     pub(crate) fn life_ended(&mut self) {
         let at = self.next();
         for found in &mut self.candidates {
@@ -127,7 +128,7 @@ impl<T: Clone + PartialEq> Register<T> {
         });
     }
 
-    /// Whether a write of `value` ever began.
+    /// True if a write of `value` ever began.
     pub(crate) fn ever(&self, value: &T) -> bool {
         self.begun.iter().any(|(_, begun)| begun == value) || self.acknowledged.iter().any(|(_, done)| done == value)
     }
@@ -138,7 +139,7 @@ impl<T: Clone + PartialEq> Register<T> {
         Look { at, writes: self.candidates.iter().map(|found| (found.number, found.value.clone())).collect() }
     }
 
-    /// The look saw a value, by `is_it`. False if that could not be.
+    /// The look saw a value, selected by `is_it`. False if that is impossible.
     pub(crate) fn saw(&mut self, look: &Look<T>, is_it: impl Fn(&T) -> bool) -> bool {
         let later = self.begun.iter().filter(|(at, _)| *at > look.at);
         let possible = look.writes.iter().chain(later).filter(|(_, value)| is_it(value));
@@ -147,9 +148,9 @@ impl<T: Clone + PartialEq> Register<T> {
             return false;
         }
         let now = self.next();
-        // Whatever was written before the look began, and is not what was seen, was replaced before.
+        // A value that was written before the look began and was not seen had been replaced by then.
         self.candidates.retain(|found| is_it(&found.value) || found.ended.is_none_or(|ended| ended > look.at));
-        // Another that was the last may have been there for a moment, so only a write without a rival was surely seen.
+        // If several writes of this value were possible, any of them may have been seen; a single one surely was.
         if let [only] = possible[..]
             && let Some(only) = self.candidates.iter_mut().find(|found| found.number == only)
         {
@@ -160,7 +161,7 @@ impl<T: Clone + PartialEq> Register<T> {
         true
     }
 
-    /// The values that may be there now.
+    /// The values that may be in it now.
     pub(crate) fn values(&self) -> Vec<T> {
         self.candidates.iter().map(|found| found.value.clone()).collect()
     }

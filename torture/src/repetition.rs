@@ -1,12 +1,13 @@
-//! Recognises a server that never ends: one that serves the same operations again and again after the faults have
-//! stopped, without getting anywhere.
+//! Recognises a server that never ends: after the faults have stopped it serves the same operations repeatedly, without
+//! progress.
 //!
-//! Messages are compared as words, so that numbers of operations and attempts, which grow with every cycle, do not hide
-//! that the rest is the same: a message repeats the one a period earlier if each of its words differs from that one's
-//! by as much as that one's from the one before. Objects of random lengths do not move like this.
+//! Messages are compared as words, so numbers of operations and attempts, which grow with every cycle, do not hide that
+//! the rest is the same. A message repeats the one a period earlier if each of its words differs from the word there by
+//! as much as that one differs from the word two periods earlier. Objects of random lengths do not produce this
+//! pattern.
 //!
-//! Messages about the background work of a server that rests (checks, scrubs, deadlines) are left out: they repeat for
-//! as long as it lives. So does a client that is refused until the next day; a cycle counts only if it serves an
+//! Messages about the background work of an idle server (checks, scrubs, deadlines) are left out: they repeat as long
+//! as it lives. A client that is refused until the next day also repeats; so a cycle counts only if it serves an
 //! operation.
 
 use engine::trace::TraceMessage;
@@ -15,8 +16,8 @@ use model::OpId;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-/// Cycles of the same messages after which nothing else is to be expected: more than a job takes that tries once a
-/// minute, for a day, to read what may come back.
+/// Number of repeated cycles after which no progress is expected. It exceeds the tries of a job that tries once a
+/// minute, for a day, to read data that may come back.
 const CYCLES: usize = 2_000;
 
 /// The longest cycle that is recognised, in messages.
@@ -28,20 +29,20 @@ type Words = Vec<u64>;
 /// Watches the messages of a server.
 #[derive(Default)]
 pub(crate) struct Repetition {
-    /// The last messages, the newest at the back: no more than two of the longest cycles.
+    /// The last messages, newest at the back: at most twice the longest cycle.
     recent: VecDeque<Words>,
     /// The cycle that the newest messages repeat, in messages; 0 if they repeat none.
     period: usize,
-    /// Messages in a row that repeat it.
+    /// Consecutive messages that repeat it.
     run: usize,
-    /// Messages of that row that serve an operation.
+    /// Messages among these that serve an operation.
     served: usize,
     /// Operations of scrubs.
     scrubs: BTreeSet<OpId>,
 }
 
 impl Repetition {
-    /// Takes the next message. The length of the cycle, in messages, once it was repeated too often.
+    /// Takes the next message. Returns the length of the cycle, in messages, when it has been repeated too often.
     pub(crate) fn take(&mut self, message: &TraceMessage) -> Option<usize> {
         if !self.is_of_work(message) {
             return None;
@@ -122,7 +123,7 @@ fn words_of(message: &TraceMessage) -> Words {
     words.0
 }
 
-/// Writes down what is hashed.
+/// Records the hashed words.
 #[derive(Default)]
 struct Recorder(Words);
 
@@ -163,7 +164,7 @@ mod tests {
         TraceMessage::Action(Action::Finished { op: OpId(op), outcome })
     }
 
-    /// The cycles after which the messages of `cycle` are recognised, of five times as many as that takes.
+    /// The number of cycles after which the messages of `cycle` are recognised, out of five times the necessary number.
     fn recognised(mut cycle: impl FnMut(u64) -> Vec<TraceMessage>) -> Option<u64> {
         let mut repetition = Repetition::default();
         (0..5 * CYCLES as u64).find(|at| cycle(*at).iter().any(|message| repetition.take(message).is_some()))

@@ -1,4 +1,4 @@
-//! What a run, and many of them, have shown.
+//! The results of a run, and of many runs.
 
 use crate::coverage::{self, Coverage, Pair};
 use crate::journal::{Line, Violation};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use tracing::subscriber::NoSubscriber;
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The seed.
@@ -22,7 +22,7 @@ pub struct Report {
     pub lines: Vec<Line>,
     /// Virtual time of the run, in milliseconds.
     pub virtual_ms: u64,
-    /// Drive-milliseconds during which drives were in some bad condition.
+    /// Drive-milliseconds in a bad condition.
     pub fault_ms: u64,
     /// Faults that happened, by kind.
     pub faults: BTreeMap<FaultKind, u64>,
@@ -30,11 +30,11 @@ pub struct Report {
     pub answers: u64,
     /// Records of the engine's trace.
     pub records: u64,
-    /// How often each event met each state.
+    /// The number of times that each event met each state.
     pub coverage: Coverage,
 }
 
-/// Runs `plan` on this thread. What the server would log is left out, unless `logged`.
+/// Runs `plan` on this thread. The server's log is left out, unless `logged`.
 pub fn run(plan: &Plan, logged: bool) -> Report {
     let _unlogged = (!logged).then(|| tracing::subscriber::set_default(NoSubscriber::default()));
     let site = life::run(plan);
@@ -57,12 +57,12 @@ pub fn run(plan: &Plan, logged: bool) -> Report {
     }
 }
 
-/// What many runs have shown.
+/// The results of many runs.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Totals {
     /// Runs.
     pub runs: u64,
-    /// Of those, runs that broke a rule.
+    /// Runs that broke a rule.
     pub broken: u64,
     /// Virtual hours.
     pub virtual_hours: f64,
@@ -74,12 +74,12 @@ pub struct Totals {
     pub answers: u64,
     /// Records of the engine's trace.
     pub records: u64,
-    /// How often each event met each state, by event and then by state.
+    /// The number of times that each event met each state, by event and then by state.
     pub coverage: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
 }
 
 impl Totals {
-    /// One more run.
+    /// Adds a run.
     pub fn add(&mut self, report: &Report) {
         self.runs += 1;
         self.broken += u64::from(report.violation.is_some());
@@ -100,12 +100,12 @@ impl Totals {
         self.coverage.values().map(BTreeMap::len).sum()
     }
 
-    /// Pairs that can be and were not reached.
+    /// Possible pairs that were not reached.
     pub fn never(&self) -> Vec<Pair> {
         coverage::pairs().filter(|pair| !self.has(*pair) && coverage::cannot(*pair).is_none()).collect()
     }
 
-    /// Pairs that were reached and cannot be, or are of no kind that is known: none.
+    /// Pairs that were reached although they are impossible or unknown; there should be none.
     pub fn contradictions(&self) -> Vec<Pair> {
         let known: BTreeSet<Pair> = coverage::pairs().filter(|pair| coverage::cannot(*pair).is_none()).collect();
         let reached = self.coverage.iter().flat_map(|(event, states)| states.keys().map(|state| (*event, *state)));

@@ -1,8 +1,7 @@
 //! Users and their rights: several users contend for the name of a bucket, and their keys are rotated meanwhile.
 //!
-//! A request is admitted as the front does it: by the owner of the bucket, with an access key that is a user's. When it
-//! is done, bucket and key must both have been there at some moment since its commit began, however long ago it was
-//! admitted.
+//! A request is admitted as the front does it: by the bucket's owner, with a user's access key. When it is done, bucket
+//! and key must both have existed at some moment since its commit began, regardless of the time since its admission.
 
 use crate::answers::{Answer, Clients, checksum, commit};
 use crate::content::{Serial, content, etag};
@@ -27,30 +26,30 @@ const USERS: [&str; 2] = ["ann", "bob"];
 /// Keys in that bucket.
 const KEYS: u64 = 3;
 
-/// The users' clients: their numbers among the clients of a life.
+/// The number of the first user's client among the clients of a life.
 const FIRST_CLIENT: u64 = 100;
 
-/// What a request was admitted by.
+/// The rights by which a request was admitted.
 struct Admitted {
     user: &'static str,
     access_key: String,
     bucket: Option<Bucket>,
 }
 
-/// The rights at the moment at which a commit begins.
+/// The rights at the start of a commit.
 struct RightsBefore {
     key: Look<Option<String>>,
     bucket: Look<Owned>,
 }
 
-/// Which bucket of its name one is.
-#[allow(clippy::unnecessary_wraps)] // a bucket that is there, among those that may be
+/// The identity of a bucket among those of its name.
+#[allow(clippy::unnecessary_wraps)] // an existing bucket, as one of the possible values
 fn identity(bucket: &Bucket) -> Owned {
     let number = bucket.tags.iter().find(|(name, _)| name == "n").and_then(|(_, value)| value.parse().ok());
     Some((bucket.owner.clone(), number.unwrap_or(0)))
 }
 
-/// What users do in a life.
+/// Runs the users' clients in a life.
 pub(crate) async fn live(clients: Clients<'_>, users: &Users, (round, life): (u64, &Life)) {
     let all = (0..2).map(|index| async move {
         for op in 0..life.ops {
@@ -64,7 +63,7 @@ pub(crate) async fn live(clients: Clients<'_>, users: &Users, (round, life): (u6
     futures::future::join_all(all).await;
 }
 
-/// The users as they are known after a start: each of them is one that there may be.
+/// Checks the users that are known after a start: each must be possible.
 pub(crate) async fn look_at_users(running: &Running, clients: Clients<'_>, users: &Users) {
     let Ok(listed) = users.list().await else { return };
     for name in USERS {
@@ -78,7 +77,7 @@ pub(crate) async fn look_at_users(running: &Running, clients: Clients<'_>, users
     }
 }
 
-/// True of the name of an access key that was drawn and never seen.
+/// True for the placeholder of an access key that was drawn and never seen.
 fn is_unknown(key: &str) -> bool {
     key.starts_with('?')
 }
@@ -121,7 +120,7 @@ impl Contender<'_> {
         });
     }
 
-    /// Makes a user, or gives one other keys.
+    /// Creates a user, or rotates the user's keys.
     async fn rotate(&mut self, user: &'static str) {
         let fresh = format!("?{:x}", self.rng.next_u64());
         let write = self.clients.reference.user(user, |register| register.begin(Some(fresh.clone())));
@@ -144,13 +143,13 @@ impl Contender<'_> {
         self.note(|| format!("remove {user}"), &answer);
         match answer {
             Ok(()) => self.clients.reference.user(user, |register| register.done(write)),
-            // It may have been removed and taken back, or not: its key is worth something or not.
+            // It may have been removed and restored, or not: its key may be valid or not.
             Err(UserError::Catalog(_) | UserError::OwnsBuckets { .. }) => {}
             Err(_) => self.clients.reference.user(user, |register| register.refused(write)),
         }
     }
 
-    /// Admits a request of `user` as the front does: with its key, to its bucket.
+    /// Admits a request of `user` as the front does: with the user's key, to the user's bucket.
     async fn admit(&self, user: &'static str, to_bucket: bool) -> Option<(Admitted, Arc<dyn ObjectStore>)> {
         let listed = self.users.list().await.ok()?;
         let access_key = listed.into_iter().find(|known| known.name == user)?.access_key;
@@ -182,7 +181,7 @@ impl Contender<'_> {
         self.clients.journal().demand(could, Rule::Model, || format!("the bucket is {seen:?}, which cannot be"));
     }
 
-    /// The rights as a commit begins.
+    /// The rights at the start of a commit.
     fn rights(&self, admitted: &Admitted) -> RightsBefore {
         RightsBefore {
             key: self.clients.reference.user(admitted.user, Register::look),
@@ -190,7 +189,7 @@ impl Contender<'_> {
         }
     }
 
-    /// A change was done by these rights: they must have been there.
+    /// A change was made by these rights: checks that they existed.
     fn were_there(&self, admitted: &Admitted, before: &RightsBefore) {
         let Admitted { user, access_key, bucket } = admitted;
         let key = Some(access_key.clone());
@@ -301,7 +300,7 @@ impl Contender<'_> {
         }
     }
 
-    /// Sends the bytes of an object slowly, and notes the rights as they are when it is committed.
+    /// Sends the bytes of an object slowly, and records the rights at the commit in `before`.
     async fn send(
         &self,
         store: &dyn ObjectStore,

@@ -1,7 +1,7 @@
-//! What a full scrub promises: with all drives well, no stack of a blob in which something lives is other than it was
-//! written, unless its data is lost, or another's file lies in its place; and those are known. Where more than r stacks
-//! of blobs are lost, a scrub ends although it has put blobs off, since of some there is never enough to read; they are
-//! named, and nothing is promised of them.
+//! The guarantee of a full scrub. With all drives well, every stack of a living blob is as it was written, unless the
+//! blob's data is lost or another's file is in the stack's place; both are recorded. Where blobs have lost more than r
+//! stacks, a scrub ends although it has put off blobs, since some never have enough readable stacks; it names them, and
+//! guarantees nothing about them.
 
 use crate::faulty_drive::FaultyDrive;
 use crate::journal::Rule;
@@ -16,7 +16,7 @@ use model::{BlobId, DriveId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Judges the media as drives show them.
+/// Checks the media as the drives show them.
 pub(crate) async fn nothing_is_rotten(running: &Running, plan: &Plan) {
     let Ok(found) = running.context.catalog.scrub_findings(None, usize::MAX).await else { return };
     let known: BTreeMap<_, _> = found.items.into_iter().map(|found| (found.blob, found)).collect();
@@ -29,7 +29,7 @@ pub(crate) async fn nothing_is_rotten(running: &Running, plan: &Plan) {
         let (known, beyond) = (known.get(&id), plan.beyond);
         let lost = lost_of(running, &blob).await;
         let awaited = if beyond { lost.clone() } else { Vec::new() };
-        // What was lost with drives the rebuild knows of, and what a scrub found damaged beside that is a finding.
+        // The rebuild knows the stacks that were lost with drives; any other damage that a scrub found is a finding.
         let damaged = known.map_or(0, |known| known.damaged.len());
         let is_beyond_repair = beyond && awaited.len() + damaged > usize::from(blob.code_parity);
         let inspected = Inspection { flaws: without(inspected.flaws, &awaited), ..inspected };
@@ -41,13 +41,13 @@ pub(crate) async fn nothing_is_rotten(running: &Running, plan: &Plan) {
         });
     }
     let left = spares(running);
-    // What lay in a blob that died meanwhile goes with it.
+    // Spares of a blob that died meanwhile are removed with it.
     let living: Vec<_> = living_blobs(running).await.into_iter().map(|blob| blob.blob).collect();
     let left: Vec<_> = left.iter().filter(|name| spare_of(name).is_some_and(|(id, _)| living.contains(&id))).collect();
     running.journal.demand(left.is_empty(), Rule::Audit, || format!("a scrub has left {left:?}"));
 }
 
-/// The blobs that the scrub names as not read. It ends with such ones only where drives are lost beyond r.
+/// The blobs that the scrub names as not read. A scrub ends with unread blobs only where drives are lost beyond r.
 async fn put_off(running: &Running, plan: &Plan) -> BTreeSet<BlobId> {
     let named = |rack: &Rack, _| rack.scrubs_put_off().map(|(_, blob)| blob).collect();
     if plan.beyond { running.world.ask(named).await.unwrap_or_default() } else { BTreeSet::new() }
@@ -62,7 +62,7 @@ fn spares(running: &Running) -> Vec<FileName> {
     names.filter(|name| spare_of(name).is_some()).collect()
 }
 
-/// The blobs in which something lives.
+/// The living blobs.
 pub(crate) async fn living_blobs(running: &Running) -> Vec<Blob> {
     let (catalog, mut living, mut after) = (&running.context.catalog, Vec::new(), None);
     while let Ok(page) = catalog.blobs_page(after.as_ref(), usize::MAX).await {
@@ -79,14 +79,14 @@ pub(crate) async fn living_blobs(running: &Running) -> Vec<Blob> {
     living
 }
 
-/// A drive with its faults, whatever its platters do.
+/// A drive with its faults, regardless of its power state.
 fn seen(running: &Running, drive: DriveId) -> Arc<dyn Drive> {
     let (overlay, power) = (running.overlay.clone(), running.power.clone());
     Arc::new(FaultyDrive { number: drive.index(), overlay, power, journal: Arc::clone(&running.journal) })
 }
 
-/// The stacks of `blob` that were lost with drives. A rebuild is to bring them back; where drives are lost beyond r a
-/// run does not wait for it.
+/// The stacks of `blob` that were lost with drives. A rebuild must restore them; where drives are lost beyond r, a run
+/// does not wait for that.
 async fn lost_of(running: &Running, blob: &Blob) -> Vec<u8> {
     let mut lost = Vec::new();
     for (index, drive) in (0..).zip(&blob.drives) {
@@ -115,15 +115,16 @@ fn is_as_promised(
         let name = stack_name(blob.blob, *index);
         let state = running.overlay.state();
         let foreign = state.drives[blob.drives[usize::from(*index)].index()].faults_of(&name);
-        // Another's file in the place of a stack that was lost with a drive is the rebuild's to report.
+        // The rebuild reports another's file in the place of a stack that was lost with a drive.
         let is_damaged = known.is_some_and(|known| known.damaged.iter().any(|stack| stack.index == *index));
         (is_damaged || lost.contains(index)) && (others.contains(index) || foreign.is_some_and(|file| file.foreign))
     })
 }
 
-/// The damaged stacks of `blob` whose files are not shown to be these. They stay and are reported. Some show themselves
-/// to be another's: a write that went astray has taken header and checksum page, and the footer has rotted. Of others
-/// two of these blocks cannot be read, and nobody knows whose they are (`disk/src/stack/remove.rs`).
+/// Indexes of the damaged stacks of `blob` whose files do not identify themselves as these stacks. They stay and are
+/// reported. Some identify themselves as another's: a misdirected write has overwritten header and checksum page, and
+/// the footer has rotted. In others two of these blocks cannot be read, so the owner is unknown
+/// (`disk/src/stack/remove.rs`).
 async fn not_shown_as_its_own(blob: &Blob, drives: &[Option<Arc<dyn Drive>>], inspected: &Inspection) -> Vec<u8> {
     let mut others = Vec::new();
     for (index, _) in &inspected.flaws {
@@ -137,15 +138,15 @@ async fn not_shown_as_its_own(blob: &Blob, drives: &[Option<Arc<dyn Drive>>], in
     others
 }
 
-/// What a file shows of whose it is.
+/// The identity that a file shows.
 #[derive(Default)]
 struct Shown {
     owners: Vec<(BlobId, u8)>,
-    /// Blocks that would show it and cannot be read.
+    /// Identifying blocks that cannot be read.
     unread: usize,
 }
 
-/// Whose file the blocks that show it say that this is.
+/// The owners that the identifying blocks of a file name.
 async fn owners_of(drive: &dyn Drive, name: &FileName) -> Shown {
     let mut shown = Shown::default();
     let Some(blocks) = drive.len(name).await.ok().and_then(blocks_that_show_whose) else { return shown };

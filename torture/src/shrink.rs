@@ -1,8 +1,8 @@
-//! Shrinking: a run that breaks a rule is run again with less and less, for as long as the same rule is broken.
+//! Shrinking: a run that breaks a rule is repeated with fewer and fewer parts, as long as it breaks the same rule.
 //!
-//! Whatever happens in a run is drawn from a stream of its own, so that leaving something out leaves the rest as it is;
-//! only moments shift. Tried are, from coarse to fine: lives, kinds of faults, then operations and faults in halves of
-//! halves.
+//! Each thing in a run is drawn from its own stream, so leaving one out changes only the timing of the rest. Shrinking
+//! tries, from coarse to fine: lives, settings, kinds of faults, then operations and faults in smaller and smaller
+//! chunks.
 
 use crate::journal::Rule;
 use crate::plan::{Item, LifeEnd, Plan};
@@ -13,22 +13,22 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Shrinking ends after so long on the wall: a run that never ends takes seconds to try.
+/// Wall time after which shrinking ends; each try of a run that never ends takes seconds.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// The smallest run that was found to break the rule.
+/// The smallest run found that breaks the rule.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
     /// Its plan.
     pub plan: Plan,
-    /// What became of it.
+    /// Its result.
     pub report: Report,
-    /// Runs that were tried.
+    /// Number of runs that were tried.
     pub tried: u64,
 }
 
-/// Looks for a smaller run than `plan` that breaks the same rule as it did in `report`, with at most `runs` tries and
-/// within a minute.
+/// Looks for a smaller run than `plan` that breaks the same rule as in `report`, with at most `runs` tries and within
+/// 30 seconds.
 pub fn shrink(plan: &Plan, report: Report, runs: u64) -> Shrunk {
     let Some(rule) = report.violation.as_ref().map(|violation| violation.rule) else {
         return Shrunk { plan: plan.clone(), report, tried: 0 };
@@ -51,7 +51,7 @@ struct Shrinking {
 }
 
 impl Shrinking {
-    /// Takes `plan` if it breaks the same rule.
+    /// Runs `plan`, and keeps it if it breaks the same rule.
     fn takes(&mut self, plan: Plan) -> bool {
         let is_over = self.best.tried >= self.runs || self.began.elapsed() >= TIME_MAX;
         if is_over || plan == self.best.plan {
@@ -97,7 +97,7 @@ impl Shrinking {
         }
     }
 
-    /// Leaves out as many of `items` as can be, first halves of them, then quarters and so on.
+    /// Leaves out as many of `items` as possible: first tries all of them, then halves, quarters and so on.
     fn items(&mut self, items: &[Item]) {
         let mut chunk = items.len();
         while chunk > 0 {
@@ -125,7 +125,7 @@ fn ops(plan: &Plan) -> Vec<Item> {
         .collect()
 }
 
-/// The first faults of each life: more than there are in most.
+/// The first faults of each life; most lives have fewer.
 fn faults(plan: &Plan) -> Vec<Item> {
     (0..plan.lives.len() as u64).flat_map(|round| (0..64).map(move |fault| Item::Fault { round, fault })).collect()
 }

@@ -1,5 +1,5 @@
-//! Everything that outlives a life of the server: media, catalog, clocks, and what is known of them; and the server
-//! that runs on it from one boot to the next end.
+//! Everything that outlives a life of the server: media, catalog, clocks, and the knowledge about them; and the server
+//! that runs on it in each life.
 
 use crate::faulty_drive::FaultyDrive;
 pub(crate) use crate::faulty_drive::RACK;
@@ -43,19 +43,19 @@ use workshop::{SmallFiles, Spool, Staging};
 /// The bucket of all clients.
 pub(crate) const BUCKET: &str = "shelf";
 
-/// The longest life of a server: what goes on for longer never ends.
+/// Maximum length of a life; a longer one counts as endless.
 const LIFE_MAX: Duration = Duration::from_hours(200 * 24);
 
-/// The capacity of the disks of workshop and spool, in bytes: enough for what they are given, and not for more.
+/// Capacity of the disks of workshop and spool, in bytes: enough for everything that they are given.
 const DISK_BYTES: u64 = 1 << 30;
 
-/// Objects below so many bytes are in the log, where there is one: about half of them.
+/// Objects below this number of bytes are stored in the log, where there is one; about half of the objects are.
 const SMALL_BELOW_BYTES: u64 = 20_000;
 
-/// Memory for small objects that are not committed: little, so that some become files.
+/// Memory for uncommitted small objects, in bytes: little, so some become files.
 const PENDING_BYTES: u64 = 60_000;
 
-/// The earliest that a wall clock that jumps may show, in milliseconds of the Unix epoch.
+/// The earliest time that a jumping wall clock may show, in milliseconds since the Unix epoch.
 const WALL_MIN_MS: i64 = 1_000_000_000_000;
 
 /// Everything that outlives a life of the server.
@@ -69,28 +69,28 @@ pub(crate) struct Site {
     pub(crate) newest: Option<MemoryStore>,
     /// The end of the catalog's own log.
     pub(crate) log: Log,
-    /// The log in front of the catalog, in which small objects are, if there is one.
+    /// The log in front of the catalog, which stores small objects, if there is one.
     front: Mutex<Option<Front>>,
     pub(crate) overlay: Overlay,
     pub(crate) journal: Arc<Journal>,
     pub(crate) judge: Arc<Mutex<TraceJudge>>,
-    /// The wall clock at the beginning of this life, and what it has jumped since, in milliseconds.
+    /// The wall clock at the start of this life, and its jumps since then, in milliseconds.
     wall_ms: u64,
     jumped_ms: Arc<AtomicI64>,
     /// Lives so far.
     booted: u64,
 }
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Running {
     pub(crate) service: ObjectService,
     pub(crate) world: WorldHandle,
     pub(crate) context: Context,
     pub(crate) rack: Arc<EmulatedRack>,
     pub(crate) status: StatusService,
-    /// Repartition jobs, if there are some.
+    /// Repartition jobs, if the plan has them.
     pub(crate) jobs: Option<Repartitions>,
-    /// Users besides root, if there are some.
+    /// Users besides root, if the plan has them.
     pub(crate) users: Option<Users>,
     pub(crate) overlay: Overlay,
     pub(crate) power: Power,
@@ -100,14 +100,14 @@ pub(crate) struct Running {
     pub(crate) judge: Arc<Mutex<TraceJudge>>,
     pub(crate) jumped_ms: Arc<AtomicI64>,
     pub(crate) spec: Arc<RackSpec>,
-    /// Drives that lost their power by a fuse that was made to trip.
+    /// Drives that lost their power because the storm tripped a fuse.
     pub(crate) trips: Arc<AtomicU64>,
 }
 
-/// What became of a life.
+/// The outcome of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It came to its end.
+    /// It finished.
     Finished,
     /// The power failed, or the process was killed.
     Crashed,
@@ -148,17 +148,17 @@ impl Site {
         }
     }
 
-    /// `store` behind the log in front of the catalog, if there is one: what it lacks is taken from there.
+    /// `store` with the log in front, if there is one: changes that it lacks are taken from the log.
     pub(crate) fn behind_front(&self, store: MemoryStore, cut: Cut) -> MemoryStore {
         behind(self.front.lock().as_mut(), store, cut)
     }
 
-    /// The numbers of the disks of workshop and spool among the drives.
+    /// The numbers of the workshop's and the spool's disk among the drives.
     pub(crate) fn disks(&self) -> [usize; 2] {
         [self.spec.drives.len(), self.spec.drives.len() + 1]
     }
 
-    /// Boots and lives `life`, until it ends, the power fails or a rule is broken.
+    /// Boots the server and runs `life` until it ends, the power fails or a rule is broken.
     pub(crate) fn live(&mut self, life: impl AsyncFnOnce(&Running)) -> Ended {
         let runtime = virtual_time();
         self.booted += 1;
@@ -185,7 +185,7 @@ impl Site {
         ended
     }
 
-    /// The log does its own work, until the life ends.
+    /// Runs the log's background tasks, until the life ends.
     async fn log_works(&self) {
         let own = self.front.lock().as_ref().and_then(Front::own);
         match own {
@@ -209,7 +209,7 @@ impl Site {
         }
     }
 
-    /// Does `work` while no server runs. That takes time.
+    /// Does `work` while no server runs. Virtual time passes meanwhile.
     pub(crate) fn offline<T>(&mut self, work: impl AsyncFnOnce(&Self) -> T) -> T {
         let runtime = virtual_time();
         let (done, took_ms) = runtime.block_on(async {
@@ -221,12 +221,12 @@ impl Site {
         done
     }
 
-    /// What the catalog's own log has is in the catalog from now on, as a start finds it.
+    /// Applies the changes in the catalog's own log to the catalog, as a start does.
     pub(crate) async fn open_log(&self) {
         self.log.open(&self.catalog).await;
     }
 
-    /// The catalog's own log is lost.
+    /// Drops the catalog's own log, which is lost.
     pub(crate) fn forget_log(&mut self) {
         self.log = Log::default();
     }
@@ -236,7 +236,7 @@ impl Site {
         self.front.lock().is_some()
     }
 
-    /// True if that is the server's own log.
+    /// True if that log is the server's own.
     pub(crate) fn has_own_log(&self) -> bool {
         matches!(*self.front.lock(), Some(Front::Own(_)))
     }
@@ -337,7 +337,7 @@ impl Site {
         Ok(Some(opened.await?))
     }
 
-    /// True if the catalog may have forgotten what it was to remember.
+    /// True if the catalog may have forgotten data that it should have persisted.
     fn may_have_forgotten(&self) -> bool {
         let state = self.overlay.state();
         let forgetful = [
@@ -361,7 +361,7 @@ impl Site {
         }
     }
 
-    /// Faults go by the catalog as it is now, and by the newest if that is another.
+    /// Lets faults use the catalog as it is now, and the newest one if that is another.
     pub(crate) async fn show_catalog(&self) -> Result<(), ServerError> {
         let newest = match &self.newest {
             Some(newest) => Some(records(newest).await?),
@@ -416,7 +416,7 @@ impl Site {
     }
 }
 
-/// `store` behind `front`, if there is one.
+/// `store` with the log `front`, if there is one.
 fn behind(front: Option<&mut Front>, store: MemoryStore, cut: Cut) -> MemoryStore {
     match front {
         Some(front) => front.before(store, cut),
@@ -424,7 +424,7 @@ fn behind(front: Option<&mut Front>, store: MemoryStore, cut: Cut) -> MemoryStor
     }
 }
 
-/// Looks blobs and failed drives up in a catalog as it is, without a step of the power.
+/// Looks up blobs and failed drives in the current state of a catalog, without a step of the power.
 async fn records(store: &MemoryStore) -> Result<Records, ServerError> {
     let catalog = Catalog::open_read_only(Arc::new(store.clone())).await?;
     let of_drives = catalog.clone();
@@ -436,7 +436,8 @@ async fn records(store: &MemoryStore) -> Result<Records, ServerError> {
     Ok(Records { locate: Arc::new(locate), failed: Arc::new(failed) })
 }
 
-/// A blob of `catalog`, and the drives on which its stack is lost: not those that are back, where it is looked for.
+/// A blob of `catalog`, and the drives whose stack of it is lost. Returned drives are left out: the stack is looked for
+/// there.
 async fn located(catalog: &Catalog, blob: BlobId) -> Option<(Blob, Vec<DriveId>)> {
     let found = catalog.blob(blob).await.ok()??;
     let mut lost = catalog.lost_of(&found).await.ok()?;
@@ -445,13 +446,13 @@ async fn located(catalog: &Catalog, blob: BlobId) -> Option<(Blob, Vec<DriveId>)
     Some((found, lost))
 }
 
-/// A runtime on this thread whose clock goes on when nothing else can.
+/// A runtime on this thread whose clock advances when nothing else can run.
 fn virtual_time() -> Runtime {
     let built = Builder::new_current_thread().enable_time().start_paused(true).build();
     built.unwrap_or_else(|error| panic!("the system gives no runtime: {error}"))
 }
 
-/// Labels a drive that has nothing on it, as `larder init` does.
+/// Labels an empty drive, as `larder init` does.
 fn label(medium: &MemoryDrive, spec: &RackSpec, drive: DriveId) {
     let label = Label { rack: RACK, rack_name: spec.name.clone(), drive };
     let uuid = DriveUuid(u128::from(drive.0 + 1).to_le_bytes());

@@ -1,15 +1,15 @@
-//! The starts of drives, counted from outside: what the rack remembers of them must be no less.
+//! The starts of drives, counted outside the server: the rack must remember at least this number.
 //!
-//! A start that is remembered is remembered before it is made. So every drive that has turned since some day began was
-//! counted on that day: when its next start is remembered, and when a server boots and says what it knows. A server may
-//! count more than were made: a crash may come between. Where the catalog itself failed, or was put back from a backup,
-//! nothing is demanded: then starts may be forgotten, and the server says so.
+//! The rack persists a start before it makes it. So every start of a drive on some day is counted on that day, both
+//! when the next start is persisted and when a booting server reports the counts. A server may count more starts than
+//! were made: it may crash between the two steps. Nothing is checked if the catalog itself failed or was restored from
+//! a backup: then starts may be forgotten, and the server reports that.
 
 use engine::{Action, Event};
 use model::DriveId;
 use std::collections::BTreeMap;
 
-/// Starts that were made on the last day on which there was one.
+/// Starts that were made on the last day with a start.
 #[derive(Clone, Copy, Default)]
 struct Turned {
     day: u32,
@@ -20,20 +20,20 @@ struct Turned {
 #[derive(Default)]
 pub(crate) struct Starts {
     turned: BTreeMap<DriveId, Turned>,
-    /// The day of the start that a drive was last asked for.
+    /// The day of the last requested start of each drive.
     asked: BTreeMap<DriveId, u32>,
-    /// What was remembered of a drive's starts and has not been asked for yet: the day, and how many.
+    /// The persisted starts of a drive that are not requested yet: the day, and the number.
     remembered: BTreeMap<DriveId, (u32, u32)>,
 }
 
 impl Starts {
-    /// A server boots: what was asked for and not made never will be.
+    /// A server boots: starts that were requested and not made will never be made.
     pub(crate) fn begin_life(&mut self) {
         self.asked.clear();
         self.remembered.clear();
     }
 
-    /// Takes note of an action; an error if a start is asked for of which too little is remembered.
+    /// Records an action; an error if a start is requested and the persisted number is too small.
     pub(crate) fn action(&mut self, action: &Action) -> Result<(), String> {
         match action {
             Action::PersistStarts { drive, day, starts } => {
@@ -56,8 +56,8 @@ impl Starts {
         }
     }
 
-    /// Takes note of an event; an error if a server that boots knows of less than was made. `forgiven`, where the
-    /// catalog failed: then the server's word counts.
+    /// Records an event; an error if a booting server reports fewer starts than were made. If `forgiven`, because the
+    /// catalog failed, the server's number replaces the counted one.
     pub(crate) fn event(&mut self, event: &Event, forgiven: bool) -> Result<(), String> {
         match event {
             Event::SpunUp { drive, .. } => {

@@ -1,4 +1,4 @@
-//! The storm: faults that happen while a server runs, drawn one by one, each from a stream of its own.
+//! The storm: faults that happen while a server runs, drawn one by one, each from its own stream.
 
 use crate::kinds::FaultKind;
 use crate::overlay::{Armed, State, blocks_that_show_whose, fails_calls};
@@ -16,22 +16,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The rack whose files are misplaced.
+/// The rack that owns the foreign files.
 const OTHER_RACK: RackUuid = RackUuid([9; 16]);
 
-/// The longest time until somebody looks whether a drive is to be plugged in again.
+/// Maximum time between two checks for drives that are to be plugged in again.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// The same in lives of months.
 const LOOK_OF_MONTHS: Duration = Duration::from_secs(100);
 
-/// How long the conditions of drives last at most, in seconds: one of these.
+/// Maximum durations of the conditions of drives, in seconds; each fault picks one.
 const LONGEST_S: [u64; 4] = [10, 120, 1_000, 10_000];
 
 /// The same in lives of months.
 const LONGEST_OF_MONTHS_S: [u64; 4] = [120, 10_000, 200_000, 1_000_000];
 
-/// Faults happen, for ever. Drives that are away come back when their time has come.
+/// Injects faults, without end. Drives that are away come back when their time has ended.
 pub(crate) async fn rage(running: &Running, plan: &Plan, (round, life): (u64, &Life)) {
     let kinds: Vec<FaultKind> = plan.kinds.iter().copied().filter(|kind| kind.is_injected()).collect();
     let mut pace = Stream::Pace { round }.of(plan.seed);
@@ -74,7 +74,7 @@ pub(crate) async fn rage(running: &Running, plan: &Plan, (round, life): (u64, &L
     }
 }
 
-/// Waits, and plugs in what comes back meanwhile.
+/// Waits, and plugs in the drives that come back meanwhile.
 async fn come_back_during(running: &Running, plan: &Plan, pause: Duration) {
     let look = if plan.months { LOOK_OF_MONTHS } else { LOOK };
     let until = disk::clock::monotonic() + pause;
@@ -87,8 +87,8 @@ async fn come_back_during(running: &Running, plan: &Plan, pause: Duration) {
     }
 }
 
-/// All faults that pass have passed: drives answer, those that were pulled are back, the catalog has room. False if the
-/// catalog is written to no more until the next start, so that little can come to its end.
+/// Ends all temporary faults: drives answer, pulled drives are back, the catalog has room. False if the catalog accepts
+/// no writes until the next start, so little can finish.
 pub(crate) fn pass(running: &Running) -> bool {
     let away: Vec<DriveId> = {
         let mut state = running.overlay.state();
@@ -106,7 +106,7 @@ pub(crate) fn pass(running: &Running) -> bool {
     !running.log.is_stopped()
 }
 
-/// Plugs in the drives whose time away is over.
+/// Plugs in the drives whose time away has ended.
 pub(crate) fn plug_back(running: &Running) {
     let now = running.journal.now_ms();
     let mut back = Vec::new();
@@ -200,7 +200,7 @@ impl Injector<'_> {
         Duration::from_millis(self.rng.between(1, longest_s * 1_000))
     }
 
-    /// A file of `drive` is corrupt.
+    /// Corrupts a file of `drive`.
     fn corrupt(&mut self, kind: FaultKind, drive: usize) {
         let mut state = self.running.overlay.state();
         let names = state.medium(drive).names();
@@ -219,8 +219,8 @@ impl Injector<'_> {
         self.count(kind, format!("{}: {name} on drive {drive}, byte {at}", kind.name()));
     }
 
-    /// Another rack's file takes the place of a stack. Not on a drive that is slow: between the look at a file and its
-    /// removal, which are two calls, nobody can see that.
+    /// Replaces a stack by another rack's file. Slow drives are excluded: the server cannot notice a replacement
+    /// between its check of a file and the removal, which are two calls.
     fn misplace(&mut self, drive: usize) {
         let mut state = self.running.overlay.state();
         let (conditions, now) = (&state.drives[drive].conditions, self.running.journal.now_ms());
@@ -251,7 +251,7 @@ impl Injector<'_> {
     fn arm(&mut self, kind: FaultKind, drive: usize) {
         let calls = self.rng.between(1, 12);
         let mut state = self.running.overlay.state();
-        // A drive that fails again and again is away to the rack, which may give it up.
+        // A drive that fails repeatedly is away for the rack, which may give it up.
         if fails_calls(kind) && !state.may_be_missed(drive) {
             return;
         }
@@ -261,7 +261,7 @@ impl Injector<'_> {
         }
     }
 
-    /// Every drive fails at one of its next calls: one to which a lost stack is written, most likely.
+    /// Makes every drive fail at one of its next calls: most likely one that is receiving a lost stack.
     fn besiege(&mut self) {
         let writes = [FaultKind::LostWrite, FaultKind::TornWrite, FaultKind::FailedCall];
         let kind = writes[self.rng.below(writes.len() as u64) as usize];
@@ -276,11 +276,11 @@ impl Injector<'_> {
         }
     }
 
-    /// Something befalls a drive for a while.
+    /// Gives a drive a bad condition for a while.
     fn befall(&mut self, kind: FaultKind, drive: usize) {
         let span = self.span();
         let by = Duration::from_millis(self.rng.between(100, 60_000));
-        // One of four hangs until the storm is over.
+        // One in four hangs until the storm ends.
         let for_good = kind == FaultKind::Hangs && self.rng.below(4) == 0;
         let until = if for_good { u64::MAX } else { self.running.journal.now_ms() + span.as_millis() as u64 };
         let mut state = self.running.overlay.state();
@@ -303,7 +303,7 @@ impl Injector<'_> {
         self.count(kind, format!("{}: {drive}, for {span:?}", kind.name()));
     }
 
-    /// All bytes of a drive are gone for good.
+    /// Destroys all bytes of a drive permanently.
     fn destroy(&mut self, drive: usize) {
         let mut state = self.running.overlay.state();
         if !state.may_lose(drive) {
@@ -314,11 +314,11 @@ impl Injector<'_> {
         self.count(FaultKind::DiesForGood, format!("drive {drive} dies for good"));
     }
 
-    /// Everything on a drive is deleted. Every other time its label stays.
+    /// Deletes everything on a drive, in half of the cases except its label.
     fn empty(&mut self, drive: usize) {
         let with_label = self.rng.below(2) == 0;
         let mut state = self.running.overlay.state();
-        // As long as it is mounted a drive without a label is written to, and a blob that is on more than r of them is
+        // A mounted drive without a label is still written to, and a blob with stacks on more than r of these drives is
         // lost at once.
         let may = state.may_lose(drive) && (!with_label || state.may_lose_label(drive));
         if state.medium(drive).names().is_empty() || !may {
@@ -331,7 +331,7 @@ impl Injector<'_> {
         self.count(FaultKind::EmptiedDrive, format!("{what} on drive {drive} is deleted"));
     }
 
-    /// A drive is copied, if it was not yet; else it is pulled, and the copy put into its place.
+    /// Copies a drive that has no copy yet; otherwise pulls it and puts the copy in its place.
     fn copy(&mut self, drive: usize) {
         let mut state = self.running.overlay.state();
         if state.drives[drive].destroyed || state.drives[drive].given_up {
@@ -349,7 +349,7 @@ impl Injector<'_> {
         }
     }
 
-    /// A drive is pulled, and a copy of another one, which stays where it is, is put into its place for a while.
+    /// Pulls a drive, and for a while puts in its place a copy of another drive, which stays where it is.
     fn clone_drive(&mut self, drive: usize) {
         let span = self.span();
         let drives = self.running.spec.drives.len() as u64;
@@ -366,7 +366,7 @@ impl Injector<'_> {
         self.running.journal.note(|| format!("a copy of drive {other} is in the place of drive {drive}"));
     }
 
-    /// A drive is pulled for about as long as the rack waits for it.
+    /// Pulls a drive for about the time that the rack waits for it.
     fn stay_away(&mut self, after: Duration) {
         let drives = self.running.overlay.state().rack_drives() as u64;
         let drive = self.rng.below(drives) as usize;
@@ -374,7 +374,7 @@ impl Injector<'_> {
         self.pull_for(FaultKind::Pulled, &[drive], span);
     }
 
-    /// Drives lose their power, and get it back.
+    /// Takes the power of drives away for a while.
     fn pull(&mut self, kind: FaultKind, drives: &[usize]) {
         let span = self.span();
         self.pull_for(kind, drives, span);
@@ -423,7 +423,7 @@ impl Injector<'_> {
         self.pull(FaultKind::LostDomain, &drives);
     }
 
-    /// The operator gives up a drive, or replaces one that was given up.
+    /// The operator gives up or retires a drive, or replaces one that was given up.
     async fn operate(&mut self, drive: usize) {
         let given_up = {
             let state = self.running.overlay.state();
@@ -446,7 +446,7 @@ impl Injector<'_> {
         }
         let drive = {
             let state = self.running.overlay.state();
-            // One that died, rather than a sound one.
+            // Prefers a drive that died to a sound one.
             (0..state.rack_drives()).find(|drive| state.drives[*drive].destroyed).unwrap_or(drive)
         };
         crate::operator::give_up(self.running, drive).await;
@@ -459,7 +459,7 @@ impl Injector<'_> {
         self.count(FaultKind::ClockJump, format!("the wall clock jumps by {} s", by_ms / 1_000));
     }
 
-    /// Another program starts a drive that is in its place and stands still.
+    /// Another program starts a drive that is present and in standby.
     fn spin_up(&self, drive: usize) {
         let id = DriveId(drive as u32);
         if self.running.rack.state(id) == PowerState::Standby {
@@ -468,7 +468,7 @@ impl Injector<'_> {
         }
     }
 
-    /// Some of the last answers come once more, now and in a while.
+    /// Sends some of the last answers a second time, each after a pause.
     async fn repeat_answers(&mut self) {
         let most_ms = [1, 2_000, 30_000][self.rng.below(3) as usize];
         for _ in 0..self.rng.between(1, 12) {
@@ -481,7 +481,7 @@ impl Injector<'_> {
     }
 
     async fn fill_catalog(&mut self) {
-        // For longer where everything must be well after it, without a start.
+        // Longer in runs with lulls, where everything must work afterwards without a restart.
         let most_ms = if self.plan.lulls { 600_000 } else { 30_000 };
         let span = Duration::from_millis(self.rng.between(1, most_ms));
         self.count(FaultKind::CatalogFull, format!("the catalog's disk is full for {span:?}"));
@@ -491,8 +491,8 @@ impl Injector<'_> {
     }
 }
 
-/// Header, last checksum page and footer of a complete stack as another rack's: the blocks that show whose it is, and
-/// where they lie.
+/// Header, last checksum page and footer of a complete stack, changed to another rack's: the blocks that identify it,
+/// and their offsets.
 fn of_other_rack(medium: &MemoryDrive, name: &FileName) -> Option<[(u64, Vec<u8>); 3]> {
     let [first, page_at, end] = blocks_that_show_whose(medium.contents_len(name)?)?;
     let block = |at| medium.contents_of(name, at, BLOCK_BYTES);

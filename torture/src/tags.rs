@@ -1,5 +1,5 @@
-//! Tags: an object is tagged again and again while it moves, so that a change of its record comes in between whatever
-//! is done with it. A version's tags are a register of their own, since they change without a new version.
+//! Tags: a client tags an object repeatedly while it moves, so its record changes in the middle of every operation on
+//! it. A version's tags have their own register, since they change without a new version.
 
 use crate::answers::{Answer, Clients};
 use crate::journal::Rule;
@@ -12,10 +12,10 @@ use model::Rng;
 use s3::store::ServiceError;
 use std::time::Duration;
 
-/// The number of the one who tags among the clients of a life: above theirs, and the slow reader's.
+/// The number of the tagging client among the clients of a life: above theirs, and the slow reader's.
 pub(crate) const CLIENT: u64 = 65;
 
-/// Changes of one object at most. They are more frequent the nearer it is to the rack.
+/// Maximum number of changes of one object. They are more frequent while it migrates.
 const CHANGES_MAX: usize = 400;
 
 /// Objects that are tagged in a life.
@@ -23,7 +23,7 @@ pub(crate) fn ops(life: &Life) -> u64 {
     life.ops.div_ceil(10)
 }
 
-/// One who tags, if there is one.
+/// The tagging client, if the plan has one.
 pub(crate) async fn live(running: &Running, reference: &Reference, plan: &Plan, (round, life): (u64, &Life)) {
     if !plan.tags {
         return;
@@ -42,7 +42,7 @@ fn tag_of(object: &Object) -> Tag {
     object.tags.iter().find(|(key, _)| key == "tag").and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// Holds the tag of the object at a key against the model.
+/// Checks the tag of the object at a key against the model.
 pub(crate) async fn look(clients: Clients<'_>, at: &At) {
     let Ok(before) = clients.store.head(&at.0, &at.1).await else { return };
     let look = clients.reference.tags(before.version, Register::look);
@@ -87,7 +87,7 @@ impl Tagger<'_> {
         self.clients.running.world.is_migrating(version).await
     }
 
-    /// Gives whatever is at the key another tag.
+    /// Gives the object at the key another tag.
     async fn tag(&mut self, at: &At) {
         let reference = self.clients.reference;
         let Ok(object) = self.clients.store.head(&at.0, &at.1).await else { return };
@@ -100,7 +100,7 @@ impl Tagger<'_> {
             .note(|| format!("tag {} {tag:x}: {}", at.1, if answer.is_ok() { "done" } else { "not" }));
         match answer {
             Ok(changed) if changed.version == object.version => reference.tags(object.version, |tags| tags.done(write)),
-            // Another version is there by now, and has it.
+            // Another version is there now, and has the tag.
             Ok(_) => reference.tags(object.version, |tags| tags.refused(write)),
             Err(ServiceError::NoSuchKey) => {}
             Err(error) => _ = self.clients.other(&error),

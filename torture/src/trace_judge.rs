@@ -1,5 +1,5 @@
-//! The engine's trace of a run, judged as it comes: `engine::check` holds it against the rules, a replay of it through
-//! a second rack must ask for the same, and which event met which state is counted.
+//! The engine's trace of a run, judged as it is written: `engine::check` checks it against the rules, a replay of it
+//! through a second rack must request the same actions, and the states that each event met are counted.
 
 use crate::coverage::{Coverage, Meetings};
 use crate::journal::{Journal, Rule};
@@ -12,10 +12,10 @@ use engine::{Action, Event, Rack, RackPolicy};
 use model::{RackSpec, Rng};
 use std::collections::VecDeque;
 
-/// A run has fewer records than this: some ten thousand, and some hundred thousand in lives of months.
+/// A run has fewer records than this: tens of thousands, or hundreds of thousands in lives of months.
 const RECORDS_MAX: u64 = 5_000_000;
 
-/// Answers that may come a second time: the last so many.
+/// Number of latest answers that may come a second time.
 const ANSWERS_MAX: usize = 256;
 
 /// The judge of a run's trace.
@@ -36,7 +36,7 @@ pub(crate) struct TraceJudge {
 }
 
 impl TraceJudge {
-    /// A server boots with this rack. `forgetful`, if the catalog has failed or is older.
+    /// A server boots with this rack. `forgetful` if the catalog has failed or is older.
     pub(crate) fn begin_life(
         &mut self,
         (spec, layout): (&RackSpec, &Layout),
@@ -55,12 +55,12 @@ impl TraceJudge {
         }
     }
 
-    /// From here on there are no faults: nothing may be tried again and again in vain.
+    /// From here on there are no faults: nothing may be retried repeatedly without success.
     pub(crate) fn faults_are_over(&mut self) {
         self.repetition = Some(Repetition::default());
     }
 
-    /// Operations that were asked for and are not answered.
+    /// Number of operations without an answer.
     pub(crate) fn open_ops(&self) -> usize {
         self.check.as_ref().map_or(0, TraceCheck::open_ops)
     }
@@ -113,7 +113,7 @@ impl TraceJudge {
         self.answers.get(at).cloned()
     }
 
-    /// The server gets somewhere.
+    /// Checks that the server makes progress.
     fn comes_to_an_end(&mut self, record: &Record, journal: &Journal) {
         if self.records == RECORDS_MAX {
             journal.broken(Rule::Live, || format!("{RECORDS_MAX} records of the trace, and no end"));
@@ -136,7 +136,7 @@ fn remember(answers: &mut VecDeque<Event>, event: &Event) {
     }
 }
 
-/// True of an answer that carries the attempt of what it answers, so that a second one does no harm.
+/// True for an answer that carries the attempt that it answers, so a second one does no harm.
 fn answers_an_attempt(event: &Event) -> bool {
     matches!(
         event,

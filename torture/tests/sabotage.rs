@@ -1,4 +1,5 @@
-//! Does the torture catch bugs? Known ones are switched on, one at a time, and seeds are run until one breaks a rule.
+//! Checks that torture catches bugs: known ones are switched on, one at a time, and seeds are run until one breaks a
+//! rule.
 //!
 //! ```text
 //! cargo test --release -p torture --features sabotage --test sabotage -- --nocapture
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use torture::{FaultKind, LOGGED_FROM, LOST_FROM, Plan, Violation, history, run, shrink};
 
-/// Each bug is caught within so many seeds that can meet it.
+/// Each bug is caught within this number of seeds that can meet it.
 const SEEDS: u64 = 200;
 
 /// Runs that may be tried to shrink one, as for `larder torture`.
@@ -49,7 +50,7 @@ const ALL: [Sabotage; 26] = [
     Sabotage::RecoverMarksItsSource,
 ];
 
-/// A name, and what it breaks.
+/// The name of a bug, and its effect.
 fn described(bug: Sabotage) -> (&'static str, &'static str) {
     match bug {
         Sabotage::DriveLabelUnchecked => ("drive label unchecked", "a drive that shows another's label is used"),
@@ -91,8 +92,8 @@ fn described(bug: Sabotage) -> (&'static str, &'static str) {
     }
 }
 
-/// False if a run of `plan` cannot meet `bug`, since nothing in it asks for what the bug leaves out. Such a seed is not
-/// run, and does not count.
+/// False if a run of `plan` cannot meet `bug`, since nothing in it requests the step that the bug leaves out. That seed
+/// is not run, and does not count.
 fn may_meet(bug: Sabotage, plan: &Plan) -> bool {
     let has = |kind| plan.kinds.contains(&kind);
     match bug {
@@ -114,7 +115,7 @@ fn may_meet(bug: Sabotage, plan: &Plan) -> bool {
     }
 }
 
-/// The first of the seeds that are run: what a bug is in is done from there on.
+/// The first of the seeds that are run: earlier runs do not use the code that has the bug.
 fn first_seed(bug: Sabotage) -> u64 {
     match bug as u8 {
         number if number >= Sabotage::ManifestWrittenLate as u8 => LOGGED_FROM,
@@ -123,7 +124,7 @@ fn first_seed(bug: Sabotage) -> u64 {
     }
 }
 
-/// The first of the seeds that breaks a rule, with `bug` on; and what it breaks. Without a bug none of them does:
+/// The first of the seeds that breaks a rule with `bug` on, and the violation. Without a bug none of them does:
 /// `seeds.rs` runs them all.
 fn first_caught(bug: Sabotage, story: bool) -> Option<(u64, Violation)> {
     let plans = (first_seed(bug)..).map(|seed| (seed, Plan::of(seed))).filter(|(_, plan)| may_meet(bug, plan));
@@ -145,7 +146,7 @@ fn first_caught(bug: Sabotage, story: bool) -> Option<(u64, Violation)> {
     })
 }
 
-/// The row of a bug that was caught; or what is to be said of one that was not.
+/// The row of a bug that was caught, or the message about one that was not.
 fn caught(bug: Sabotage, story: bool) -> Result<String, String> {
     let (name, breaks) = described(bug);
     if let Some((seed, violation)) = first_caught(bug, story) {

@@ -1,4 +1,4 @@
-//! Seeds of the torture: some hundred of them, and by name those that found something.
+//! Runs several hundred seeds of the torture, and by name those that found something.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,10 +9,10 @@ use torture::{
     SPOILED_FROM, STOPPED_FROM, Totals, history, run, shrink,
 };
 
-/// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
+/// Number of seeds, unless `LARDER_SEEDS` sets it.
 const SEEDS: u64 = 300;
 
-/// Runs that may be tried to shrink one that breaks a rule.
+/// Maximum number of runs to shrink one that breaks a rule.
 const TRIES: u64 = 100;
 
 fn sound(seed: u64) -> Report {

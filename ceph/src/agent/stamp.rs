@@ -1,8 +1,8 @@
-//! Ceph's way to write a moment: `2026-11-24T03:43:43.550204+0000`.
+//! Ceph's notation of a moment: `2026-11-24T03:43:43.550204+0000`.
 
 use model::Time;
 
-/// The moment that `stamp` says, since the Unix epoch; `None` if it says none. Fractions of a second are left out. Ceph
+/// The moment in `stamp`, since the Unix epoch; `None` if it is not a moment. Fractions of a second are dropped. Ceph
 /// writes UTC.
 pub fn parse(stamp: &str) -> Option<Time> {
     let (date, time) = stamp.split_once(['T', ' '])?;
@@ -18,11 +18,11 @@ pub fn parse(stamp: &str) -> Option<Time> {
     Some(Time::from_secs(days_since_epoch(year, month, day) * 86_400 + of_day))
 }
 
-/// Days from 1970-01-01 on, in years that begin with March, so that the day of a leap year is the last.
+/// Days since 1970-01-01, counted in years that begin with March, so the leap day is the last one.
 fn days_since_epoch(year: u64, month: u64, day: u64) -> u64 {
     let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
     let leap_days = year / 4 - year / 100 + year / 400;
-    // Of 0000-03-01 to 1970-01-01 there are so many.
+    // The number of days from 0000-03-01 to 1970-01-01.
     year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
 }
 

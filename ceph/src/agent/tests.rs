@@ -34,12 +34,12 @@ fn of_starts(starts_per_day: u32) -> Settings {
     Settings { node: NodePolicy { starts_per_day, ..settings().node }, ..settings() }
 }
 
-/// One drive with its OSD, which do what the agent says.
+/// One drive with its OSD, which do what the agent asks.
 struct World {
     agent: Agent,
     now: Time,
     seen: Seen,
-    /// Whether the OSD writes and the drive's cache is not flushed.
+    /// True if the OSD writes and the drive's cache is not flushed.
     flushes_fail: bool,
     done: Vec<Action>,
 }
@@ -84,7 +84,7 @@ impl World {
         &mut self.seen.osd.as_mut().unwrap().pgs[0]
     }
 
-    /// Told to hold back no more, the OSD writes what it held.
+    /// When it no longer holds back writes, the OSD writes the held ones.
     fn hold(&mut self, is_on: bool) {
         let held = self.seen.osd.as_mut().unwrap().held.as_mut().unwrap();
         held.is_on = is_on;
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Lets minutes pass; what the agent did in them.
+    /// Lets minutes pass; returns the actions of the agent.
     fn minutes(&mut self, minutes: u32) -> Vec<Action> {
         self.done.clear();
         for _ in 0..minutes {

@@ -1,4 +1,4 @@
-//! Conversions of a made-up cluster that does what the steps say, stopped and turned round at each.
+//! Conversions of a made-up cluster that executes the steps, stopped and reversed at each.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ fn record(cluster: &Cluster) -> OsdRecord {
     OsdRecord::new(cluster, &cluster.osds[&OSD], "cold", "/dev/sdb".to_owned(), "/dev/nvme0n1p3".to_owned())
 }
 
-/// What `step` does to a cluster.
+/// Applies the effect of `step` to a cluster.
 fn apply(step: OsdStep, record: &OsdRecord, cluster: &mut Cluster) {
     let wanted = record.wanted().clone();
     let osd = cluster.osds.get_mut(&OSD).unwrap();
@@ -40,7 +40,7 @@ fn apply(step: OsdStep, record: &OsdRecord, cluster: &mut Cluster) {
     }
 }
 
-/// Follows `record` for so many steps, or to the end.
+/// Follows `record` for at most `steps_max` steps.
 fn follow(record: &OsdRecord, cluster: &mut Cluster, steps_max: usize) -> Vec<OsdStep> {
     let mut done = Vec::new();
     while done.len() < steps_max {
@@ -206,7 +206,7 @@ fn an_osd_is_not_reverted_from_under_a_pool() {
     assert!(revert_obstacle(&cluster, OSD).unwrap().contains("revert pool/attic"));
 }
 
-/// What `ceph osd new` leaves when nothing comes after it.
+/// The state that `ceph osd new` leaves when nothing comes after it.
 fn announced(cluster: &mut Cluster) {
     let osd = cluster.osds.get_mut(&OSD).unwrap();
     (osd.is_destroyed, osd.is_new, osd.is_up, osd.uuid) = (false, true, false, "announced".to_owned());
@@ -220,7 +220,7 @@ fn what_was_announced_and_never_ran_is_destroyed_and_made_again() {
     follow(&record, &mut cluster, 5);
     announced(&mut cluster);
     assert_eq!(follow(&record, &mut cluster, 99), [Destroy, Create, In]);
-    // The same when the way back begins there, and is broken off there as well.
+    // The same if the reversion starts there, and is interrupted there as well.
     let mut cluster = ordinary();
     follow(&record, &mut cluster, 5);
     announced(&mut cluster);

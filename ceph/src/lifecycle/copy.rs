@@ -1,29 +1,29 @@
-//! The copy of an object onto itself with another storage class: what must be said for nothing to be lost, and what is
-//! left alone because something would be.
+//! The copy of an object onto itself with another storage class: the headers that preserve everything, and the objects
+//! that are left alone because a copy would lose something.
 //!
-//! What was seen of RGW 16.2.15 (`tests/ceph/rgw.py`, docs/decisions):
-//! - Metadata are replaced as a whole, so that all of them are sent again. Tags are lost even if they are sent.
-//! - `x-amz-copy-source-if-match` is not looked at; the same without `-source` is. Both are sent.
-//! - A PUT, a DELETE or a change of tags that comes while the copy reads wins; the copy then does nothing and reports
-//!   success all the same. So the object is looked at again behind it.
-//! - One that comes while the copy writes can lose, and its client is answered success all the same: RGW takes who lost
-//!   for one who came a moment earlier and was overwritten. No condition of the copy prevents that, and RGW's own
-//!   lifecycle transitions do the same. So only objects that are written once are moved.
-//! - The ETag stays, that of a multipart upload as well; the parts are gone.
+//! Observed on RGW 16.2.15 (`tests/ceph/rgw.py`, docs/decisions):
+//! - Metadata are replaced as a whole, so all of them are sent again. Tags are lost even if they are sent.
+//! - `x-amz-copy-source-if-match` is ignored; the same header without `-source` is checked. Both are sent.
+//! - A PUT, a DELETE or a change of tags that comes while the copy reads wins; the copy then does nothing and still
+//!   reports success. So the object is looked at again after it.
+//! - One that comes while the copy writes can lose, and its client still gets success: RGW treats the loser as one that
+//!   came a moment earlier and was overwritten. No condition of the copy prevents that, and RGW's own lifecycle
+//!   transitions do the same. So only objects that are written once are moved.
+//! - The ETag stays, also that of a multipart upload; the parts are gone.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// Carries the moment at which the object's bytes came into being, in milliseconds of the Unix epoch.
+/// Has the moment at which the object's bytes were created, in milliseconds of the Unix epoch.
 pub const CREATED: &str = "x-amz-meta-larder-created";
 
 /// Larger objects are not copied by one request.
 pub const COPY_BYTES_MAX: u64 = 5 << 30;
 
-/// Headers that S3 keeps with an object, beside `x-amz-meta-`.
+/// Headers that S3 stores with an object, besides `x-amz-meta-`.
 const KEPT: [&str; 6] =
     ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"];
 
-/// Headers of what a copy would lose or cannot read, and how to call that.
+/// Headers that show what a copy would lose or cannot read, and the reasons to report.
 const LOST: [(&str, &str); 6] = [
     ("x-amz-tagging-count", "has tags, which a copy loses"),
     ("x-amz-website-redirect-location", "redirects, which a copy may lose"),
@@ -33,14 +33,14 @@ const LOST: [(&str, &str); 6] = [
     ("x-amz-object-lock-legal-hold", "is locked"),
 ];
 
-/// What `HEAD` says of an object, and the ACL's answer.
+/// The answer to `HEAD` for an object, and the result of its ACL.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The headers of the answer.
     pub headers: HeaderMap,
     /// Its length.
     pub bytes: u64,
-    /// Whether the asking user owns it, and nobody else has a grant.
+    /// True if the requesting user owns it, and there are no grants to others.
     pub is_private: bool,
 }
 
@@ -54,14 +54,14 @@ impl Seen {
         self.text("x-amz-storage-class").unwrap_or("STANDARD")
     }
 
-    /// When its bytes came into being, in milliseconds of the Unix epoch: as an earlier copy noted it, or
+    /// The time at which its bytes were created, in milliseconds of the Unix epoch: as an earlier copy noted it, or
     /// `last_modified_ms`.
     pub fn created_ms(&self, last_modified_ms: u64) -> u64 {
         let noted = self.text(CREATED).and_then(|text| text.parse().ok());
         noted.filter(|noted: &u64| *noted <= last_modified_ms).unwrap_or(last_modified_ms)
     }
 
-    /// Why it is left alone, if it is.
+    /// The reason why it is left alone, if any.
     pub fn obstacle(&self) -> Option<&'static str> {
         let lost = LOST.iter().find(|(name, _)| self.headers.contains_key(*name)).map(|(_, what)| *what);
         let is_odd = self.text("x-rgw-object-type").is_some_and(|kind| kind != "Normal");

@@ -17,7 +17,7 @@ fn of(rules: &[Rule]) -> BucketRules {
     BucketRules::of(&thermometer, "images", false)
 }
 
-/// The ways of the cold rules, and what is said of each.
+/// The ways of the cold rules, and their reasons.
 fn ways(rules: &[Rule]) -> Vec<(Way, String)> {
     of(rules).plans.into_iter().map(|plan| (plan.way, plan.reason)).collect()
 }
@@ -112,7 +112,7 @@ fn what_may_be_hot_by_an_unknown_fact_is_not_moved() {
     let said = ways(&[read.clone(), cold(DAY)]);
     assert!(said[0].0 == Way::Refused && said[0].1.contains("rule 1 comes first and may call it hot"), "{said:?}");
     assert_eq!(of(&[read, cold(DAY)]).due(&facts("a", 1), u64::MAX), None);
-    // A cold one before it changes nothing: what either calls cold is cold.
+    // A cold one before it changes nothing: an object that either calls cold is cold.
     let unread = Rule { unread_for: MIN, ..cold(MIN) };
     let rules = of(&[unread, cold(DAY)]);
     assert_eq!(rules.due(&facts("a", 1), u64::MAX).unwrap().number, 2);
@@ -130,7 +130,7 @@ fn a_lifecycle_of_others_is_not_touched() {
     let thermometer = Thermometer { rules: vec![cold(DAY)], default: Temperature::Cold };
     let rules = BucketRules::of(&thermometer, "images", true);
     assert_eq!((rules.plans[0].way, rules.lifecycle("COLD")), (Way::Copy, None));
-    // What no rule holds for stays, whatever the default is.
+    // An object for which no rule holds stays, regardless of the default.
     assert_eq!(rules.due(&facts("a", 1), 0), None);
 }
 

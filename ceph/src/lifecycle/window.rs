@@ -1,14 +1,15 @@
-//! When the cold drives of a pool turn anyway: while they are deep-scrubbed, and for a while after.
+//! Windows in which the cold drives of a pool turn anyway: while they are deep-scrubbed, and for a while after.
 //!
-//! The agents wake drives for the deep scrubs of their placement groups, and let them turn for their idle time behind
-//! that. So the monitors know of every window, on whichever host it is.
+//! The agents wake drives for the deep scrubs of their placement groups, and let them turn for their idle time after
+//! that. So the monitors know of every window, on any host.
 
 use crate::agent::stamp;
 use crate::cluster::Pg;
 use model::Time;
 use std::time::Duration;
 
-/// Whether each OSD with a copy in `pgs`, a pool's, was deep-scrubbed there within `span` before `now`, or is being.
+/// True if each OSD with a copy in `pgs`, those of a pool, was deep-scrubbed there within `span` before `now`, or is
+/// being deep-scrubbed.
 pub fn is_open(pgs: &[Pg], now: Time, span: Duration) -> bool {
     let recent = |pg: &&Pg| {
         let is_scrubbed = pg.state.split('+').any(|word| word == "deep");

@@ -1,13 +1,13 @@
-//! A lifecycle rule in the words of S3.
+//! A lifecycle rule in the XML of S3.
 
 use engine::thermometer::Rule;
 use quick_xml::escape::escape;
 use std::fmt::Write;
 
-/// The IDs of Larder's rules begin so.
+/// Prefix of the IDs of Larder's rules.
 pub const ID_PREFIX: &str = "larder-";
 
-/// The transition of `rule`, of this number in larder.toml, to `class` after `days`.
+/// The transition of `rule`, which has this number in larder.toml, to `class` after `days`.
 pub fn transition(number: usize, rule: &Rule, days: u32, class: &str) -> String {
     assert!(days >= 1, "S3 knows no shorter time");
     assert!(rule.larger_than_bytes.is_none() && rule.smaller_than_bytes.is_none(), "RGW drops sizes");

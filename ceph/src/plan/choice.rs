@@ -1,4 +1,4 @@
-//! The hot class, and which OSDs go cold.
+//! Chooses the hot class, and the OSDs that go cold.
 
 use super::types::{Notes, Options, OsdPlan, OsdRole, PoolPlan, PoolRole, Room};
 use crate::cluster::{Cluster, Osd, OsdId};
@@ -12,13 +12,13 @@ pub struct Choice {
     pub hot: BTreeSet<OsdId>,
     /// OSDs that are cold, or go cold.
     pub cold: BTreeSet<OsdId>,
-    /// OSDs that could not go cold, and why.
+    /// OSDs that could not go cold, and the reasons.
     refused: BTreeMap<OsdId, &'static str>,
     pub hot_room: Room,
     pub cold_room: Room,
 }
 
-/// How fast a device class is; lower is faster.
+/// Speed rank of a device class; lower is faster.
 fn rank(class: Option<&str>) -> u32 {
     match class {
         Some("nvme") => 0,
@@ -28,7 +28,7 @@ fn rank(class: Option<&str>) -> u32 {
     }
 }
 
-/// The cluster below one root, with what the plan puts where.
+/// The cluster below one root, and the other inputs of the choice.
 struct Ground<'a> {
     cluster: &'a Cluster,
     options: &'a Options,
@@ -49,7 +49,7 @@ pub fn choose(
     let fits =
         |choice: &Choice| !choice.cold.is_empty() && choice.hot_room.fits_after_loss() && choice.cold_room.fits();
     let best = candidates.iter().position(fits);
-    // What fits without a spare domain is still better than what does not fit.
+    // A choice that fits without a spare domain is still better than one that does not fit.
     let second = || candidates.iter().position(|choice| !choice.cold.is_empty() && choice.hot_room.fits());
     let chosen = best.or_else(second).unwrap_or(0);
     let choice = candidates.into_iter().nth(chosen).unwrap_or_else(|| ground.with_hot("ssd"));
@@ -62,7 +62,7 @@ impl Ground<'_> {
         self.cluster.osds.values().filter(|osd| osd.is_below(self.root))
     }
 
-    /// The device classes that may be hot, the fastest first.
+    /// The device classes that may be hot, fastest first.
     fn hot_classes(&self) -> Vec<String> {
         if let Some(class) = &self.options.hot_class {
             return vec![class.clone()];
@@ -74,7 +74,7 @@ impl Ground<'_> {
         classes.into_iter().map(|(_, class)| class.to_owned()).collect()
     }
 
-    /// The choice with that hot class.
+    /// The choice with this hot class.
     fn with_hot(&self, hot_class: &str) -> Choice {
         let is_cold = |osd: &&Osd| osd.class.as_deref() == Some(&self.options.cold_class);
         let mut choice = Choice {
@@ -107,7 +107,7 @@ impl Ground<'_> {
     }
 
     /// In a cluster of one class: one OSD after the other goes cold, domain by domain, while those that stay hot have
-    /// the room that is needed.
+    /// enough room.
     fn split(&self, choice: &mut Choice, candidates: &[&Osd]) {
         let mut by_domain: BTreeMap<&str, Vec<OsdId>> = BTreeMap::new();
         for osd in candidates.iter().filter(|osd| choice.hot.contains(&osd.id)) {
@@ -126,7 +126,7 @@ impl Ground<'_> {
         }
     }
 
-    /// The room of `osds`, and `need_bytes` of it.
+    /// The room of `osds`, and `need_bytes`.
     fn room(&self, osds: &BTreeSet<OsdId>, need_bytes: u64) -> Room {
         let mut domains: BTreeMap<&str, u64> = BTreeMap::new();
         for osd in osds.iter().filter_map(|osd| self.cluster.osds.get(osd)) {
@@ -144,7 +144,7 @@ impl Ground<'_> {
         }
     }
 
-    /// One copy of each hot-primary pool, all copies of those that are hot only, and what of others lies there.
+    /// One copy of each hot-primary pool, all copies of hot-only pools, and the copies of other pools on `hot`.
     fn hot_need(&self, hot: &BTreeSet<OsdId>) -> u64 {
         let pool = |pool: &PoolPlan| match pool.role {
             PoolRole::HotPrimary => pool.stored_bytes,
@@ -157,7 +157,7 @@ impl Ground<'_> {
     fn copies_on(&self, pool: &str, osds: &BTreeSet<OsdId>) -> u64 {
         let Some(pool) = self.cluster.pool(pool) else { return 0 };
         let pgs = self.cluster.pgs.iter().filter(|pg| pg.pool == pool.id);
-        // Shards of an erasure code are smaller than a copy; a copy each is the safe side.
+        // Shards of an erasure code are smaller than a copy; counting a copy for each is on the safe side.
         pgs.map(|pg| pg.bytes * pg.acting.iter().filter(|osd| osds.contains(osd)).count() as u64).sum()
     }
 
@@ -166,7 +166,7 @@ impl Ground<'_> {
         cold.map(|pool| pool.stored_bytes * u64::from(pool.size.saturating_sub(1))).sum()
     }
 
-    /// What stands against the choice.
+    /// Notes the obstacles to the choice.
     fn judge(&self, choice: &Choice, notes: &mut Notes) {
         let Choice { hot_class, hot_room: hot, cold_room: cold, .. } = choice;
         let gb = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
@@ -224,7 +224,7 @@ impl Ground<'_> {
     }
 }
 
-/// Why an OSD cannot go cold.
+/// The reason why an OSD cannot go cold, if any.
 fn refusal(osd: &Osd) -> Option<&'static str> {
     match osd {
         Osd { is_destroyed: true, .. } => Some("it is destroyed"),
@@ -236,22 +236,22 @@ fn refusal(osd: &Osd) -> Option<&'static str> {
     }
 }
 
-/// Bytes of `block.db` for each byte of a cold OSD, in thousandths: what Ceph's documentation has for objects of RGW.
+/// Bytes of `block.db` for 1000 bytes of a cold OSD, as Ceph's documentation has it for objects of RGW.
 const DB_PERMILLE: u64 = 40;
 
-/// The least, for objects that are large and few.
+/// The minimum, for objects that are large and few.
 const DB_PERMILLE_MIN: u64 = 10;
 
-/// Bytes of the logs of RocksDB as Ceph sets it up: four, each of a memtable's 256 MiB and a tenth. One of them is
-/// there from the beginning (282 MiB, seen on 16.2).
+/// Bytes of RocksDB's logs as Ceph configures it: four logs, each of a memtable's 256 MiB and a tenth. One of them
+/// exists from the start (282 MiB, seen on 16.2).
 pub const DB_LOG_BYTES: u64 = 4 * (256 << 20) / 10 * 11;
 
-/// The `block.db` that is advised for the metadata of `osd`.
+/// The recommended `block.db` for the metadata of `osd`.
 pub fn db_wanted(osd: &Osd) -> u64 {
     DB_LOG_BYTES + osd.capacity_bytes / 1000 * DB_PERMILLE
 }
 
-/// Whether `osd` has a `block.db` from which metadata will spill over to the cold drive.
+/// True if `osd` has a `block.db` from which metadata will spill over to the cold drive.
 pub fn is_db_small(osd: &Osd) -> bool {
     osd.has_db && osd.db_bytes > 0 && osd.db_bytes < DB_LOG_BYTES + osd.capacity_bytes / 1000 * DB_PERMILLE_MIN
 }
@@ -283,7 +283,7 @@ impl Choice {
     }
 }
 
-/// How far an OSD of the cold class is what it should be.
+/// The state of an OSD of the cold class, and its deviations from a complete conversion.
 fn as_cold(osd: &Osd) -> &'static str {
     match (osd.has_db, osd.db_spins, osd.affinity_permille) {
         (false, ..) => "cold, but without block.db: reads of metadata wake it",

@@ -1,14 +1,14 @@
-//! What carrying out a plan moves, and what a failure wakes.
+//! The bytes that carrying out a plan moves, and the drives that a failure wakes.
 //!
-//! CRUSH draws by hashes. Where it will put a placement group is not known before the rule is there; what is expected
-//! is. A draw of one OSD of a class falls on a certain one with the share of its weight.
+//! CRUSH draws by hashes. The places of a placement group are unknown before the rule exists; their expectation is
+//! known. A draw of one OSD of a class falls on a given OSD with the share of its weight.
 
 use super::choice::Choice;
 use super::types::{HotFailure, Notes, Options, Plan, PoolRole, Writes};
 use crate::cluster::{Cluster, OsdId, Pg};
 use std::collections::BTreeSet;
 
-/// Adds to `plan` what follows from `choice`.
+/// Adds the effects of `choice` to `plan`.
 pub fn add(cluster: &Cluster, choice: &Choice, options: &Options, plan: &mut Plan, notes: &mut Notes) {
     let (hot, cold) = (Class::new(cluster, &choice.hot), Class::new(cluster, &choice.cold));
     for pool in plan.pools.iter_mut().filter(|pool| pool.new_rule.is_some()) {
@@ -30,7 +30,7 @@ pub fn add(cluster: &Cluster, choice: &Choice, options: &Options, plan: &mut Pla
     }
 }
 
-/// The OSDs of a device class to be, by weight.
+/// The OSDs of a planned device class, with their weight.
 struct Class<'a> {
     cluster: &'a Cluster,
     osds: &'a BTreeSet<OsdId>,
@@ -43,7 +43,7 @@ impl<'a> Class<'a> {
         Self { cluster, osds, weight }
     }
 
-    /// The chance that one of `draws` falls on `osd`.
+    /// The probability that one of `draws` falls on `osd`.
     fn chance(&self, osd: OsdId, draws: u32) -> f64 {
         if !self.osds.contains(&osd) || self.weight == 0 {
             return 0.0;
@@ -53,13 +53,13 @@ impl<'a> Class<'a> {
     }
 }
 
-/// The copies of `pg` that a rule which draws so many OSDs of each class is expected to move.
+/// The expected number of copies of `pg` that move under a rule with these numbers of draws from each class.
 fn moved_copies(pg: &Pg, hot: (&Class<'_>, u32), cold: (&Class<'_>, u32)) -> f64 {
     let stay: f64 = pg.acting.iter().map(|osd| hot.0.chance(*osd, hot.1) + cold.0.chance(*osd, cold.1)).sum();
     (f64::from(hot.1 + cold.1) - stay).max(0.0)
 }
 
-/// What an operator should know of starts and sleep before.
+/// A warning to the operator about starts and sleep, if any.
 fn warning(writes: &Writes, starts_max: u32) -> Option<String> {
     let Writes { per_day, starts_per_day, asleep_permille } = *writes;
     let so_many = format!("{per_day:.0} writes a day, as since the pools were made");
@@ -75,14 +75,14 @@ fn warning(writes: &Writes, starts_max: u32) -> Option<String> {
     }
 }
 
-/// A drive that sleeps for less of the time is warned of, in thousandths.
+/// A drive that sleeps less than this share of the time gives a warning, in thousandths.
 const ASLEEP_MIN_PERMILLE: u32 = 500;
 
 const DAY_S: f64 = 86_400.0;
 
-/// What the writes of the hot-primary pools do to a cold drive. With `rate` writes a second at random, the drive sleeps
-/// while the last is longer ago than the idle time, which is so with `exp(-rate * idle)`, and each write that finds it
-/// asleep starts it.
+/// The effect of the hot-primary pools' writes on a cold drive. With `rate` writes a second at random, the drive sleeps
+/// while the last is longer ago than the idle time, which has the probability `exp(-rate * idle)`, and each write that
+/// finds it asleep starts it.
 fn writes(cluster: &Cluster, choice: &Choice, options: &Options, plan: &Plan) -> Option<Writes> {
     let (mut per_day, mut rate) = (0.0, 0.0);
     for pool in plan.pools.iter().filter(|pool| pool.role == PoolRole::HotPrimary) {
@@ -111,7 +111,7 @@ fn hot_failure(cluster: &Cluster, choice: &Choice, plan: &Plan) -> Option<HotFai
         let of_pool = share * f64::from(cluster.pool(&pool.pool).map_or(0, |pool| pool.pg_count));
         pgs += of_pool;
         bytes += share * pool.stored_bytes as f64;
-        // A cold OSD sleeps on if it has no copy of any of them.
+        // A cold OSD stays asleep if it has no copy of any of them.
         let one = f64::from(pool.size.saturating_sub(1)) / choice.cold.len().max(1) as f64;
         asleep *= (1.0 - one.min(1.0)).powf(of_pool);
     }

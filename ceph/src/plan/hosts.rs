@@ -1,12 +1,12 @@
-//! What making OSDs cold asks of their hosts and of the other OSDs: a hot device for `block.db`, and room for the data
-//! of the one that is out.
+//! The needs of cold OSDs: a hot device on their host for `block.db`, and room on other OSDs for the data of the one
+//! that is out.
 
 use super::choice::{DB_LOG_BYTES, db_wanted, is_db_small};
 use super::types::{Notes, OsdPlan, OsdRole};
 use crate::cluster::{Cluster, Osd, OsdId, Pool};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Notes what stands against converting `osds`, or must be there first.
+/// Notes the obstacles to converting `osds`, and the prerequisites.
 pub fn judge(cluster: &Cluster, osds: &[OsdPlan], notes: &mut Notes) {
     let going: Vec<&OsdPlan> = osds.iter().filter(|osd| osd.role == OsdRole::GoesCold).collect();
     let obstacles: Vec<String> =
@@ -50,14 +50,14 @@ fn hot_devices(cluster: &Cluster, osds: &[OsdPlan], host: &str) -> Vec<String> {
     let of_host = || cluster.osds.values().filter(|osd| osd.hostname == host);
     let hot = of_host().filter(|osd| role(osd.id) == Some(OsdRole::Hot)).flat_map(|osd| &osd.devices);
     let dbs = of_host().filter(|osd| osd.db_spins == Some(false)).flat_map(|osd| &osd.devices);
-    // A name may be that of a drive which goes cold, or is cold: data and `block.db` are not told apart there.
+    // A name may be that of a drive which goes cold, or is cold: data and `block.db` are not distinguished there.
     let cold = |osd: &&Osd| matches!(role(osd.id), Some(OsdRole::GoesCold | OsdRole::Cold));
     let asleep: BTreeSet<&String> = of_host().filter(cold).flat_map(|osd| &osd.data_devices).collect();
     let names: BTreeSet<&String> = hot.chain(dbs).filter(|name| !asleep.contains(name)).collect();
     names.into_iter().cloned().collect()
 }
 
-/// Why the data of `osd` would find no room while it is out.
+/// The reason why the data of `osd` would have no room while it is out.
 fn no_room_while_out(cluster: &Cluster, osd: &Osd) -> Option<String> {
     let mut needs: BTreeMap<Vec<OsdId>, u64> = BTreeMap::new();
     for pool in cluster.pools.values() {
@@ -89,7 +89,8 @@ fn free(cluster: &Cluster, osd: &Osd) -> u64 {
     (osd.capacity_bytes / 1000 * cluster.nearfull_permille).saturating_sub(osd.used_bytes)
 }
 
-/// The OSDs that may take what `osd` holds of `pool`: where the pool needs every failure domain, those of the same.
+/// The OSDs that may take the data that `osd` has of `pool`; if the pool needs every failure domain, those in the same
+/// one.
 fn takers(cluster: &Cluster, pool: &Pool, osd: &Osd) -> Vec<OsdId> {
     let rule = cluster.rule_of(pool);
     let take =

@@ -1,10 +1,10 @@
-//! What becomes of each pool.
+//! The role of each pool.
 
 use super::types::{HOT_ONLY_RULE, HOT_PRIMARY_RULE, Notes, Options, PoolPlan, PoolRole};
 use crate::cluster::{Cluster, Pool, Rule};
 use std::collections::BTreeMap;
 
-/// A pool is worth a hot-primary rule from this share of all data on, in thousandths.
+/// Minimum share of all data, in thousandths, from which a pool is worth a hot-primary rule.
 const SHARE_MIN_PERMILLE: u64 = 10;
 
 /// The CRUSH root and failure domain of most of the data.
@@ -59,7 +59,7 @@ fn one(cluster: &Cluster, options: &Options, total: u64, pool: &Pool) -> PoolPla
     }
 }
 
-/// Whether `rule` takes the first copy from one class and the others from the cold one.
+/// True if `rule` takes the first copy from one class and the others from the cold one.
 fn is_hot_primary(rule: Option<&Rule>, cold_class: &str) -> bool {
     let Some([first, rest]) = rule.and_then(|rule| rule.takes.as_deref()) else { return false };
     first.count == 1 && rest.count == -1 && rest.class.as_deref() == Some(cold_class)
@@ -71,7 +71,7 @@ fn role(options: &Options, pool: &Pool, rule: Option<&Rule>, (stored, total): (u
         return text(PoolRole::HotPrimary, "it has a hot-primary rule");
     }
     let is_named = options.pools.contains(&pool.name);
-    // What takes from one class cannot choose a cold OSD, which has a class of its own.
+    // A rule that takes from one class cannot choose a cold OSD, which has its own class.
     let is_apart = rule.is_some_and(|rule| {
         let takes = rule.takes.as_deref().unwrap_or_default();
         let apart = |class: &Option<String>| class.as_ref().is_some_and(|class| *class != options.cold_class);
@@ -97,7 +97,7 @@ fn role(options: &Options, pool: &Pool, rule: Option<&Rule>, (stored, total): (u
 
 const GIVE_IT_A_CLASS: &str = ", cold ones included; give it a rule of a device class first";
 
-/// Why no rule of two classes can be given to the pool.
+/// The reason why the pool cannot get a rule of two classes.
 fn obstacle(pool: &Pool, rule: Option<&Rule>) -> Option<String> {
     if !pool.is_replicated {
         let size = pool.size;

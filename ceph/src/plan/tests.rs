@@ -1,4 +1,4 @@
-//! Plans for clusters that were dumped from Ceph 16.2, and for what was changed in them.
+//! Plans for clusters that were dumped from Ceph 16.2, and for changed versions of them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -45,7 +45,7 @@ fn reasons(cluster: &Cluster) -> String {
     plan.reasons.join("\n")
 }
 
-/// All OSDs of class hdd, and so large; as in the paper's clusters, 24 on three hosts.
+/// This number of OSDs of class hdd, with 1 GB each, on three hosts; the paper's clusters have 24.
 fn of_one_class(osds: u32, stored_bytes: u64) -> Cluster {
     let mut cluster = ordinary();
     let one = cluster.osds[&OsdId(0)].clone();
@@ -83,8 +83,8 @@ fn the_slower_class_goes_cold() {
     );
 }
 
-/// Setting the rule on the cluster of which these are the dumps moved 1,485 MB of 2,746 MB, by `ceph pg dump` before
-/// and after. The estimate is of a chance over 16 placement groups.
+/// Setting the rule on the cluster of these dumps moved 1,485 MB of 2,746 MB, by `ceph pg dump` before and after. The
+/// estimate is an expectation over 16 placement groups.
 #[test]
 fn the_bytes_that_move_are_about_those_that_did() {
     let mut cluster = ordinary();
@@ -108,7 +108,7 @@ fn a_converted_cluster_has_nothing_left() {
     let roles: Vec<OsdRole> = plan.osds.iter().map(|osd| osd.role).collect();
     assert_eq!(roles, [[OsdRole::Hot; 3], [OsdRole::Cold; 3]].concat());
     assert!(plan.pools.iter().all(|pool| pool.new_rule.is_none() && pool.moved_bytes == 0), "{:?}", plan.pools);
-    // The machine of these dumps has virtual disks that count as spinning, the one with block.db as well.
+    // The machine of these dumps has virtual disks that count as spinning, also the one with block.db.
     assert!(plan.osds[3].reason.contains("block.db is on a drive that spins"), "{}", plan.osds[3].reason);
 }
 
@@ -204,7 +204,7 @@ fn dumps_of_something_else_are_refused_by_name() {
 #[test]
 fn an_osd_whose_data_find_no_room_while_it_is_out_is_a_reason() {
     let mut cluster = ordinary();
-    // With three copies on three hosts, what osd.3 has must go to the other OSD of its host.
+    // With three copies on three hosts, the data of osd.3 must go to the other OSD of its host.
     let osd = cluster.osds.get_mut(&OsdId(0)).unwrap();
     osd.used_bytes = osd.capacity_bytes;
     let text = reasons(&cluster);
@@ -254,7 +254,7 @@ fn starts_follow_from_writes_and_the_age_of_the_pools() {
     };
     cluster.seen_at = Some(model::Time::from_secs(2_000_000 + 10 * 86_400));
     attic(&mut cluster).created = Some(model::Time::from_secs(2_000_000));
-    // 4.8 writes a day, of which two thirds fall on each of three drives; idle for 660 s each time.
+    // 4.8 writes a day, and two thirds of them fall on each of three drives; idle for 660 s each time.
     let few = writes(&mut cluster, 48).writes.unwrap();
     assert!((few.per_day - 4.8).abs() < 0.01 && (few.starts_per_day - 3.2 * 0.976).abs() < 0.01, "{few:?}");
     assert_eq!(few.asleep_permille, 976);

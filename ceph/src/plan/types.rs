@@ -1,4 +1,4 @@
-//! What a plan is made of.
+//! The parts of a plan.
 
 use crate::agent::RECOVERY_GRACE;
 use crate::cluster::OsdId;
@@ -6,30 +6,30 @@ use crate::crush_rule::HotPrimary;
 use serde::Serialize;
 use std::time::Duration;
 
-/// What an operator may say about a plan.
+/// The operator's options for a plan.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The device class of OSDs that always spin; by default the fastest that has room.
     pub hot_class: Option<String>,
     /// The device class that cold OSDs get.
     pub cold_class: String,
-    /// The pools whose first copy alone is hot; by default the replicated ones that hold 1 % of all data or more.
+    /// The pools of which only the first copy is hot; by default the replicated ones that hold 1 % of all data or more.
     pub pools: Vec<String>,
     /// Milliwatts of a drive that spins.
     pub spinning_mw: u32,
-    /// Milliwatts of one that sleeps.
+    /// Milliwatts of a sleeping drive.
     pub standby_mw: u32,
     /// Start-stop cycles for which drives are rated.
     pub rated_starts: u32,
-    /// Years over which those are spread.
+    /// Years over which these cycles are spread.
     pub life_years: u32,
-    /// So long without I/O before a drive sleeps.
+    /// Time without I/O before a drive sleeps.
     pub idle: Duration,
 }
 
 impl Default for Options {
-    /// The paper's: 30,000 cycles over 8 years; watts by its figures, 124.7 W / 24 for a drive that spins and what
-    /// cold-12 leaves for one that sleeps.
+    /// The paper's values: 30,000 cycles over 8 years; watts by its figures, 124.7 W / 24 for a spinning drive and the
+    /// remainder in cold-12 for a sleeping one.
     fn default() -> Self {
         Self {
             hot_class: None,
@@ -52,17 +52,17 @@ impl Options {
     }
 }
 
-/// What becomes of a pool.
+/// The role of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolRole {
-    /// Its first copy lies on hot drives, the others on cold ones.
+    /// Its first copy is on hot drives, the others on cold ones.
     HotPrimary,
-    /// All its copies lie on hot drives: small, or written all the time.
+    /// All its copies are on hot drives: it is small, or written all the time.
     HotOnly,
     /// Its rule cannot choose a cold OSD; nothing is changed.
     Untouched,
-    /// It would touch cold drives, and cannot be helped by a rule.
+    /// It would touch cold drives, and a rule cannot prevent that.
     InTheWay,
 }
 
@@ -73,25 +73,25 @@ pub struct PoolPlan {
     pub pool: String,
     /// Its role.
     pub role: PoolRole,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// Copies of each object.
     pub size: u32,
     /// Bytes of its objects, counted once.
     pub stored_bytes: u64,
-    /// The rule that it has.
+    /// Its current rule.
     pub rule: String,
-    /// The rule that it gets; `None` if it keeps the one it has.
+    /// Its new rule; `None` if it keeps the current one.
     pub new_rule: Option<String>,
-    /// Bytes that the new rule is expected to move: CRUSH draws anew, so what lies right already stays by chance.
+    /// Bytes that the new rule is expected to move: CRUSH draws again, so data in the right place stays only by chance.
     pub moved_bytes: u64,
 }
 
-/// What becomes of an OSD.
+/// The role of an OSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OsdRole {
-    /// It spins always, and has first copies.
+    /// It always spins, and has first copies.
     Hot,
     /// It can be converted.
     GoesCold,
@@ -112,16 +112,16 @@ pub struct OsdPlan {
     pub class: Option<String>,
     /// Its role.
     pub role: OsdRole,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Bytes in use, which converting it moves away and, as far as they are still wanted there, back.
+    /// Bytes in use; converting it moves them away and, as far as they still belong there, back.
     pub used_bytes: u64,
     /// For an OSD that goes cold: the `block.db` that its metadata need on a hot device, 4 % of its size, as Ceph's
     /// documentation has it for objects of RGW, and room for RocksDB's logs.
     pub db_bytes: u64,
 }
 
-/// The room of a class, and what is asked of it.
+/// The room of a class, and the need for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Room {
     /// OSDs.
@@ -146,7 +146,7 @@ impl Room {
     }
 }
 
-/// What the failure of one hot OSD wakes, as expected.
+/// The expected effect of the failure of one hot OSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HotFailure {
     /// The hot OSD with the largest share of first copies.
@@ -159,13 +159,13 @@ pub struct HotFailure {
     pub bytes: u64,
 }
 
-/// What the writes of the hot-primary pools do to a cold drive, as expected from their number since the pools were
-/// made, if they come one by one and at random. Writes in batches wake drives less often.
+/// The expected effect of the hot-primary pools' writes on a cold drive, from their number since the pools were
+/// created, if they come one by one and at random. Writes in batches wake drives less often.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Writes {
-    /// Writes to those pools on a day.
+    /// Writes to those pools a day.
     pub per_day: f64,
-    /// Times on a day that a cold drive is started by them.
+    /// Starts of a cold drive a day by those writes.
     pub starts_per_day: f64,
     /// The share of the time in which a cold drive sleeps, in thousandths.
     pub asleep_permille: u32,
@@ -176,11 +176,11 @@ pub struct Writes {
 pub struct Plan {
     /// The cluster's identity.
     pub fsid: String,
-    /// Whether the plan can be carried out.
+    /// True if the plan can be carried out.
     pub is_suitable: bool,
-    /// Why not.
+    /// The reasons why not.
     pub reasons: Vec<String>,
-    /// What an operator should know before.
+    /// Warnings to the operator.
     pub warnings: Vec<String>,
     /// The device class of first copies.
     pub hot_class: String,
@@ -194,19 +194,19 @@ pub struct Plan {
     pub pools: Vec<PoolPlan>,
     /// All OSDs.
     pub osds: Vec<OsdPlan>,
-    /// Of hot OSDs.
+    /// Room of hot OSDs.
     pub hot: Room,
-    /// Of cold OSDs.
+    /// Room of cold OSDs.
     pub cold: Room,
     /// Bytes that the rules move.
     pub moved_bytes: u64,
-    /// Starts that a drive may have on a day.
+    /// Starts that a drive may have a day.
     pub starts_per_day_max: u32,
-    /// What the pools' writes do to a cold drive; `None` if the dumps do not say when pools were made.
+    /// The effect of the pools' writes on a cold drive; `None` if the dumps do not say when pools were created.
     pub writes: Option<Writes>,
     /// Milliwatts that are saved while all cold drives sleep.
     pub saved_mw: u64,
-    /// What the failure of a hot OSD wakes; `None` without one.
+    /// The effect of the failure of a hot OSD; `None` without a hot OSD.
     pub hot_failure: Option<HotFailure>,
 }
 
@@ -236,10 +236,10 @@ impl Plan {
 /// The name of the rule of hot-primary pools.
 pub const HOT_PRIMARY_RULE: &str = "larder-hot-primary";
 
-/// The name of the rule of pools all of whose copies are hot.
+/// The name of the rule of pools whose copies are all hot.
 pub const HOT_ONLY_RULE: &str = "larder-hot-only";
 
-/// What is found on the way.
+/// Reasons and warnings that planning collects.
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) reasons: Vec<String>,

@@ -1,4 +1,4 @@
-//! Carries conversions out, step by step, each checked before the next.
+//! Carries out conversions, step by step; each step is checked before the next.
 
 use crate::cluster::{Cluster, REWEIGHT_WHOLE};
 use crate::conversion::{
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io, thread};
 
-/// So long a step may take to show its effect.
+/// Maximum time in which a step shows its effect.
 const EFFECT_MAX: Duration = Duration::from_mins(3);
 
-/// So long a command on the host may take: wiping and making an OSD.
+/// Maximum time of a command on the host: wiping and creating an OSD.
 const HOST_COMMAND_MAX: Duration = Duration::from_mins(10);
 
-/// Why a conversion stopped. It goes on where it was when it is started again.
+/// Reasons why a conversion stopped. It resumes when it is started again.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// A command failed.
@@ -43,15 +43,15 @@ pub enum ConvertError {
     /// With the rule, some placement groups would have too few copies.
     #[error("`crushtool --test` finds placement groups that the new rule gives too few OSDs: {0}")]
     BadMappings(String),
-    /// Somebody must do something first.
+    /// The operator must do something first.
     #[error("{0}")]
     Refused(String),
-    /// What it waited for did not happen.
+    /// An expected change did not happen in time.
     #[error("after {waited:?} still: {reason}; start it again to go on, or revert it")]
     Waited {
-        /// How long.
+        /// The time that it waited.
         waited: Duration,
-        /// What stood in the way.
+        /// The obstacle.
         reason: String,
     },
     /// A step did not show its effect.
@@ -59,14 +59,14 @@ pub enum ConvertError {
     NoEffect(String),
 }
 
-/// What is reported on the way.
+/// A progress report.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// This command is run.
+    /// This command runs.
     Run(&'a [String]),
     /// The rule is added to the decompiled map.
     Edit(&'a str),
-    /// It waits.
+    /// The conversion waits for this reason.
     Wait(&'a str),
 }
 
@@ -76,13 +76,13 @@ pub struct Converter<'a> {
     pub ceph: Ceph,
     /// The host of the OSD.
     pub host: &'a HostCommands,
-    /// Where records and files of CRUSH maps lie.
+    /// The directory of records and files of CRUSH maps.
     pub folder: &'a Path,
-    /// So long it waits for the cluster, for each step.
+    /// Maximum time to wait for the cluster, for each step.
     pub wait_max: Duration,
-    /// So long between two looks at it.
+    /// Time between two looks at it.
     pub pause: Duration,
-    /// Who hears of the progress.
+    /// Receives the progress.
     pub report: &'a mut dyn FnMut(Progress<'_>),
 }
 
@@ -116,7 +116,7 @@ pub fn osd_commands(step: OsdStep, record: &OsdRecord, host: &HostCommands) -> V
     }
 }
 
-/// `parts` of [`REWEIGHT_WHOLE`] as a number that Ceph, which cuts off, reads as the same.
+/// `parts` of [`REWEIGHT_WHOLE`] as a number that Ceph, which truncates, reads as the same.
 fn reweight(parts: u32) -> String {
     let millionths = (u64::from(parts) * 1_000_000).div_ceil(u64::from(REWEIGHT_WHOLE));
     format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000)
@@ -128,14 +128,15 @@ impl Converter<'_> {
         folder.join(format!("{}.record", name.replace('/', "-")))
     }
 
-    /// Converts or reverts an OSD, as `record` says. At the end of a way back its record is removed.
+    /// Converts or reverts an OSD, by its `record`. At the end of a reversion the record is removed.
     pub fn osd(&mut self, record: &OsdRecord) -> Result<(), ConvertError> {
         let path = Self::path(self.folder, &record.osd.to_string());
         let _lock = self.begin(&path, record, |cluster| next_for_osd(record, cluster))?;
         let of_host = [self.host.stop(record), self.host.create(record), self.host.start(record)].concat();
         while let Some(step) = self.next(|cluster| next_for_osd(record, cluster))? {
             if self.waits_for_earlier(&of_host)? {
-                // An OSD that it made may need a moment to run; if it does not, it is destroyed and made again.
+                // An OSD that it created may need a moment to run; if it does not run, it is destroyed and created
+                // again.
                 let has_run = |cluster: &Cluster| cluster.osds.get(&record.osd).is_none_or(|osd| !osd.is_new);
                 let _ = self.until(&step, has_run);
                 continue;
@@ -171,7 +172,7 @@ impl Converter<'_> {
         Ok(())
     }
 
-    /// Remembers `record` before anything is done, unless nothing will be. One conversion goes on at a time on a host.
+    /// Stores `record` before anything is done, unless nothing will be. Only one conversion runs at a time on a host.
     fn begin<R: Record, S>(
         &self,
         path: &Path,
@@ -189,7 +190,7 @@ impl Converter<'_> {
         Ok(lock)
     }
 
-    /// Waits while one of `commands` is at work, which a run that was killed has started. True if there was one.
+    /// Waits while one of `commands`, which a killed run has started, still runs. True if it had to wait.
     fn waits_for_earlier(&mut self, commands: &[Vec<String>]) -> Result<bool, ConvertError> {
         let started = clock::monotonic();
         let mut was_at_work = false;
@@ -247,7 +248,7 @@ impl Converter<'_> {
         Ok(())
     }
 
-    /// Adds the hot-primary rule: decompile, insert, compile, try, set; refused by Ceph if the map changed meanwhile.
+    /// Adds the hot-primary rule: decompile, insert, compile, test, set. Ceph refuses it if the map changed meanwhile.
     fn add_rule(&mut self, record: &PoolRecord) -> Result<(), ConvertError> {
         let cluster = self.ceph.cluster()?;
         let file = |name: &str| self.folder.join(name).display().to_string();
@@ -271,7 +272,7 @@ impl Converter<'_> {
     }
 }
 
-/// The command of a step of a pool, where it is one.
+/// The command of a step of a pool, for steps that are one command.
 pub fn pool_command(step: PoolStep, record: &PoolRecord) -> Vec<String> {
     let PoolRecord { name, rule, original_rule, root, domain, hot_class, .. } = record;
     match (step, record.goal) {

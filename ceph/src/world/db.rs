@@ -1,4 +1,5 @@
-//! What lies under the device that an operator names for `block.db`: it must not be a drive that is to sleep.
+//! Finds the drives under the device that an operator names for `block.db`: none of them may be a drive that is to
+//! sleep.
 
 use crate::cluster::{Cluster, Osd, OsdId};
 use disk::discover::Tree;
@@ -8,23 +9,23 @@ use std::path::Path;
 /// Bytes of a unit of the kernel's `size`.
 const SECTOR_BYTES: u64 = 512;
 
-/// Devices below one another, at most: partitions, logical volumes, encryption.
+/// Maximum depth of devices below one another: partitions, logical volumes, encryption.
 const DEPTH_MAX: usize = 16;
 
-/// Why a device cannot hold `block.db`.
+/// Reasons why a device cannot hold `block.db`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DbError {
-    /// It is not there.
+    /// It does not exist.
     #[error("--db {0} is no block device of this host; name a partition, or a logical volume as VG/LV or its path")]
     NotADevice(String),
-    /// It lies on a drive that sleeps, or will.
+    /// It is on a drive that sleeps, or will.
     #[error("--db {db} lies on {disk}, the drive of {osd}, which is to sleep; reads of metadata would wake it")]
     Sleeps {
-        /// What was named.
+        /// The device that was named.
         db: String,
         /// The drive.
         disk: String,
-        /// The OSD whose data it has.
+        /// The OSD whose data is on it.
         osd: OsdId,
     },
 }
@@ -32,13 +33,13 @@ pub enum DbError {
 /// A device for `block.db`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DbDevice {
-    /// The drives on which it lies.
+    /// The drives that store it.
     pub disks: BTreeSet<String>,
-    /// Its bytes; 0 if the kernel does not say.
+    /// Its size, in bytes; 0 if the kernel does not report it.
     pub bytes: u64,
 }
 
-/// Looks at the device `db` for `osd`, on its host. `is_cold` says of which OSDs the drives sleep or will.
+/// Checks the device `db` for `osd`, on its host. `is_cold` is true for the OSDs whose drives sleep or will.
 pub fn check(
     tree: &Tree,
     db: &str,
@@ -64,7 +65,7 @@ pub fn check(
     Ok(DbDevice { disks, bytes: sectors.saturating_mul(SECTOR_BYTES) })
 }
 
-/// The kernel's name of a device node. What is a directory below /dev has a `!` in its name.
+/// The kernel's name of a device node. For a node in a directory below /dev it has a `!` instead of the slash.
 fn kernel_name(node: &Path) -> Option<String> {
     Some(node.strip_prefix("/dev").ok()?.to_str()?.replace('/', "!")).filter(|name| !name.is_empty())
 }
@@ -76,7 +77,7 @@ fn add_disks(tree: &Tree, name: &str, depth: usize, disks: &mut BTreeSet<String>
     if depth > 0 && !below.is_empty() {
         return below.iter().for_each(|name| add_disks(tree, name, depth - 1, disks));
     }
-    // A partition's directory lies in that of its drive.
+    // A partition's directory is in that of its drive.
     let whole = || Some(tree.target(&block)?.parent()?.file_name()?.to_str()?.to_owned());
     let is_partition = tree.exists(format!("{block}/partition"));
     disks.insert(if is_partition { whole() } else { None }.unwrap_or_else(|| name.to_owned()));

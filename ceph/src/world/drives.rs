@@ -9,16 +9,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// Why a drive cannot be used.
+/// Reasons why a drive cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// The OSD's data lie in a file.
+    /// The OSD's data is in a file.
     #[error(
         "the data of {0} lie in a file, whose touches the kernel does not count; put it on a device of its own, a loop \
              device for one (`losetup --find --show FILE`)"
     )]
     InFile(OsdId),
-    /// Others use the drive as well, and would wake it, or sleep with it.
+    /// Other OSDs use the drive as well, and would wake it, or sleep with it.
     #[error("{device} of {osd} also serves {others:?}; a drive that sleeps serves the data of one OSD alone")]
     Shared {
         /// The device.
@@ -28,15 +28,15 @@ pub enum DriveError {
         /// The others.
         others: Vec<OsdId>,
     },
-    /// The OSD's data lie on none, or on several.
+    /// The OSD's data is on no device, or on several.
     #[error("the data of {osd} lie on {devices:?}, and one drive is expected; see `ceph osd metadata {osd}`")]
     NotOne {
         /// The OSD.
         osd: OsdId,
-        /// What Ceph says.
+        /// The devices by Ceph's report.
         devices: Vec<String>,
     },
-    /// What is held back would spill over to the drive.
+    /// The held-back writes would spill over to the drive.
     #[error(
         "block.db of {osd} has {has} bytes, and --hold wants {wanted}: what is held back lies there, and what finds no \
              room is written to the drive; allow less, or give it a larger one"
@@ -59,7 +59,7 @@ pub enum DriveError {
         device: String,
         /// Its OSD.
         osd: OsdId,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -90,13 +90,13 @@ impl HostDrive {
         Ok(Self { osd: osd.id, device: device.to_owned(), block, power })
     }
 
-    /// The drive whose directory in sysfs is `block`, which does not sleep in fact.
+    /// The drive whose directory in sysfs is `block`; it does not really sleep.
     pub(super) fn emulated(osd: OsdId, device: &str, block: PathBuf) -> Self {
         let power = Box::new(EmulatedPower { block: block.clone(), asleep: Mutex::new(None) });
         Self { osd, device: device.to_owned(), block, power }
     }
 
-    /// What is seen of it. Never touches its platters.
+    /// Observes it. Never touches its platters.
     pub fn seen(&self) -> DriveSeen {
         let mode = match self.power.mode() {
             PowerMode::Standby => Mode::Standby,
@@ -108,7 +108,7 @@ impl HostDrive {
         DriveSeen { counters: IoCounters::read(&self.block), mode, is_write_through }
     }
 
-    /// Sends it to standby; its cache is written before.
+    /// Sends it to standby, after its cache is written.
     pub fn sleep(&self) -> Result<(), PowerError> {
         self.power.stop()
     }
@@ -147,10 +147,10 @@ fn real_power(device: &str) -> Result<Box<dyn PowerControl>, String> {
     }
 }
 
-/// A device that cannot sleep, a loop device for one: "asleep" means that the next touch is a wake.
+/// A device that cannot sleep, for example a loop device: "asleep" means that the next touch is a wake.
 struct EmulatedPower {
     block: PathBuf,
-    /// The counters when it fell asleep.
+    /// The counters at the time when it fell asleep.
     asleep: Mutex<Option<IoCounters>>,
 }
 

@@ -5,7 +5,7 @@ use crate::dumps::{self, DUMPS, DumpError};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Why a directory of dumps cannot be used.
+/// Reasons why a directory of dumps cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpFilesError {
     /// A dump is missing.
@@ -13,12 +13,12 @@ pub enum DumpFilesError {
     File {
         /// The file.
         path: PathBuf,
-        /// How it is made.
+        /// The command that makes it.
         command: String,
         /// The system's error.
         error: io::Error,
     },
-    /// A dump is not what Ceph prints.
+    /// A dump is not Ceph's output.
     #[error(transparent)]
     Dump(#[from] DumpError),
 }

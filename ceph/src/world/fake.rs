@@ -1,5 +1,5 @@
-//! A made-up cluster for tests of this folder: scripts that answer as Ceph's programs do (`ceph/tests/fake`), over the
-//! dumps of a cluster that was not converted yet, and a log of what was asked.
+//! A made-up cluster for tests of this folder: scripts that answer like Ceph's programs (`ceph/tests/fake`), over the
+//! dumps of a cluster that is not converted yet, and a log of the commands.
 
 #![allow(clippy::unwrap_used)]
 
@@ -51,12 +51,12 @@ impl Fake {
         fs::remove_file(self.path(name)).unwrap();
     }
 
-    /// Changes the cluster as that command would.
+    /// Changes the cluster like that command.
     pub fn change(&self, words: &[&str]) {
         assert!(Command::new("python3").arg(self.path("change.py")).args(words).status().unwrap().success());
     }
 
-    /// What was asked since the last time; without the options that each has, and without plain looks at the cluster.
+    /// The commands since the last call, without the options that all have, and without plain queries of the cluster.
     pub fn log(&self) -> Vec<String> {
         let text = fs::read_to_string(self.path("log")).unwrap_or_default();
         self.write("log", "");
@@ -64,7 +64,7 @@ impl Fake {
         asked.filter(|line| !line.ends_with("--format json")).collect()
     }
 
-    /// The number of all commands since the last time.
+    /// The number of all commands since the last call.
     pub fn count(&self) -> usize {
         let count = fs::read_to_string(self.path("log")).unwrap_or_default().lines().count();
         self.write("log", "");

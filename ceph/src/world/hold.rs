@@ -1,18 +1,18 @@
-//! Hold mode, which is experimental: an OSD keeps what is written to it on `block.db` while its drive sleeps.
+//! Hold mode, which is experimental: an OSD keeps its writes on `block.db` while its drive sleeps.
 //!
-//! BlueStore has a way for small writes to slow drives: they are committed to RocksDB, acknowledged, and written to the
-//! drive later, in batches. Hold mode makes it the way of every write up to 8 MiB, and of "later" a moment that the
-//! agent chooses, by options that Ceph describes and may change in a running daemon. Tried on 16.2.15: no write from
-//! 4 KiB to 4 MiB touched the drive, and once the options are unset everything is on the drive within seconds, without
+//! BlueStore has a method for small writes to slow drives: they are committed to RocksDB, acknowledged, and written to
+//! the drive later, in batches. Hold mode applies it to every write up to 8 MiB, and the agent chooses the later
+//! moment. It uses documented options that Ceph can change in a running daemon. Tested on 16.2.15: no write from 4 KiB
+//! to 4 MiB touched the drive, and once the options are unset everything is on the drive within seconds, without
 //! another write (the decision `hold-mode-by-options-of-a-running-osd` has the numbers).
 //!
-//! What is changed is changed in the running daemon alone (`ceph tell osd.N config set`): one that is started anew is
-//! an ordinary one. OSDs that may have been changed are noted in the monitors' key-value store first, one key for each
-//! host, and `config unset` takes back; both may be done twice.
+//! The options are changed only in the running daemon (`ceph tell osd.N config set`): a restarted daemon is an ordinary
+//! one. OSDs that may have been changed are first noted in the monitors' key-value store, one key for each host, and
+//! `config unset` reverts the change; both may be done twice.
 //!
-//! The agent's limit is on what the OSD counts, the bytes and some for each write (`bluestore_throttle_cost_per_io`).
-//! At twice that the OSD writes by itself, even if no agent runs: its own limit is four times the agent's, and half of
-//! its own is where it begins.
+//! The agent's limit is on the cost that the OSD counts: the bytes, and some for each write
+//! (`bluestore_throttle_cost_per_io`). At twice that limit the OSD writes by itself, even if no agent runs: its own
+//! limit is four times the agent's, and it starts to write at half of its own.
 
 use crate::agent::Held;
 use crate::cluster::{Osd, OsdId};
@@ -24,16 +24,17 @@ use serde::Deserialize;
 
 const HOLDS: &str = "larder/ceph/hold/";
 
-/// The counters of what an OSD holds back, and their name in Ceph.
+/// The counters of an OSD's held-back writes, by their name in Ceph.
 const THROTTLE: &str = "throttle-bluestore_throttle_deferred_bytes";
 
-/// The OSD's own limit is so many times the agent's.
+/// The OSD's own limit, in multiples of the agent's.
 const OWN_LIMIT: u64 = 4;
 
-/// The option by which is seen whether an OSD holds back; it is set last, and unset last.
+/// The option that shows if an OSD holds back writes; it is set last, and unset last.
 const LIMIT: &str = "bluestore_throttle_deferred_bytes";
 
-/// The others: writes of up to 8 MiB are deferred, whatever their number, and not written for their age.
+/// The other options: writes of up to 8 MiB are deferred, regardless of their number, and not written because of their
+/// age.
 const OPTIONS: [(&str, &str); 4] = [
     ("bluestore_prefer_deferred_size", "8388608"),
     ("bluestore_deferred_batch_ops", "65535"),
@@ -41,28 +42,28 @@ const OPTIONS: [(&str, &str); 4] = [
     ("bluestore_max_defer_interval", "0"),
 ];
 
-/// Whether the `block.db` of `osd` has room for what it may hold back before it writes by itself: the logs, and one and
-/// a half of the bytes (546 MB made 1.3 GB of it, and 726 MB did not fit into 2 GiB, on 16.2.15).
+/// An error if the `block.db` of `osd` has no room for the writes that it may hold back before it writes by itself: the
+/// logs, and one and a half times the bytes (546 MB took 1.3 GB of it, and 726 MB did not fit into 2 GiB, on 16.2.15).
 pub fn fits(osd: &Osd, max: u64) -> Result<(), DriveError> {
     let wanted = DB_LOG_BYTES.saturating_add(max.saturating_mul(OWN_LIMIT / 2 * 3 / 2));
     let has = if osd.has_db { osd.db_bytes } else { 0 };
     if has < wanted { Err(DriveError::HoldNoRoom { osd: osd.id, has, wanted }) } else { Ok(()) }
 }
 
-/// The commands that make `osd` hold back writes, of which the agent allows a cost of `max`.
+/// The commands that make `osd` hold back writes, if the agent allows a cost of `max`.
 pub fn on(osd: OsdId, max: u64) -> Vec<Vec<String>> {
     let limit = max.saturating_mul(OWN_LIMIT).to_string();
     let options = OPTIONS.into_iter().chain([(LIMIT, limit.as_str())]);
     options.map(|(name, value)| Ceph::argv(&["tell", &osd.to_string(), "config", "set", name, value])).collect()
 }
 
-/// The commands that take it back.
+/// The commands that revert that.
 pub fn off(osd: OsdId) -> Vec<Vec<String>> {
     let options = OPTIONS.into_iter().map(|(name, _)| name).chain([LIMIT]);
     options.map(|name| Ceph::argv(&["tell", &osd.to_string(), "config", "unset", name])).collect()
 }
 
-/// What `ceph tell osd.N perf dump` prints of it.
+/// The part of the output of `ceph tell osd.N perf dump` that is used.
 #[derive(Deserialize)]
 struct Counters {
     #[serde(rename = "throttle-bluestore_throttle_deferred_bytes")]
@@ -75,22 +76,22 @@ struct Throttle {
     max: u64,
 }
 
-/// What `osd` holds back, if the agent allows a cost of `max`.
+/// The writes that `osd` holds back, if the agent allows a cost of `max`.
 pub fn held(ceph: Ceph, osd: OsdId, max: u64) -> Result<Held, CephError> {
     let text = ceph.json(&["tell", &osd.to_string(), "perf", "dump", THROTTLE])?;
     let Counters { throttle } = decode("perf dump", &text)?;
-    // Ceph adds `bluestore_throttle_bytes` to what was set.
+    // Ceph adds `bluestore_throttle_bytes` to the configured value.
     Ok(Held { cost: throttle.val, is_on: throttle.max >= max.saturating_mul(OWN_LIMIT) })
 }
 
-/// The OSDs of one host's agent that may hold back writes, as the monitors' store remembers them.
+/// The OSDs of one host's agent that may hold back writes, as noted in the monitors' store.
 pub struct Holds {
     ceph: Ceph,
     key: String,
 }
 
 impl Holds {
-    /// Those of the agent on `host`.
+    /// The OSDs of the agent on `host`.
     pub fn new(ceph: Ceph, host: &str) -> Self {
         Self { ceph, key: format!("{HOLDS}{host}") }
     }
@@ -104,7 +105,7 @@ impl Holds {
         Ok(text.split(',').filter_map(|id| id.trim().parse().ok().map(OsdId)).collect())
     }
 
-    /// Notes `osds` beside those that are noted; it must be done before any of them is changed.
+    /// Notes `osds` beside those that are noted; must be done before any of them is changed.
     pub fn note(&self, osds: &[OsdId]) -> Result<(), CephError> {
         let noted = self.noted()?;
         let new: Vec<&OsdId> = osds.iter().filter(|osd| !noted.contains(osd)).collect();
@@ -115,7 +116,7 @@ impl Holds {
         self.ceph.run(&["config-key", "set", &self.key, &names.join(",")]).map(drop)
     }
 
-    /// Takes back what was changed in the OSDs that are noted. Those that do not run are ordinary when they start.
+    /// Reverts the changes in the noted OSDs. An OSD that does not run is ordinary when it starts.
     pub fn release(&self) -> Result<(), CephError> {
         let noted = self.noted()?;
         if noted.is_empty() {

@@ -1,7 +1,7 @@
-//! One conversion, and one agent, at a time on a host; and commands that a killed conversion left at work.
+//! Limits a host to one conversion and one agent at a time; and finds commands that a killed conversion left running.
 //!
-//! The lock is the kernel's on an empty file, which ends with the process that has it. Commands run in groups of their
-//! own and outlive it: whoever comes next must look for them.
+//! The lock is a kernel lock on an empty file, and ends with the process that has it. Commands run in their own process
+//! groups and outlive it: the next conversion must look for them.
 
 use crate::record::RecordError;
 use std::fs::{self, File, TryLockError};
@@ -14,7 +14,7 @@ pub const CONVERSION: &str = "conversion.lock";
 /// The file that an agent locks.
 pub const AGENT: &str = "agent.lock";
 
-/// A lock; given up when it is dropped.
+/// A lock; released when it is dropped.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
@@ -34,14 +34,14 @@ impl Lock {
         }
     }
 
-    /// Whether a process has the lock `name` in `folder`.
+    /// True if a process has the lock `name` in `folder`.
     pub fn is_taken(folder: &Path, name: &str) -> bool {
         let file = File::options().append(true).open(folder.join(name));
         file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
     }
 }
 
-/// A process of this machine that runs one of `commands`, and its number.
+/// The number and the command of a process of this machine that runs one of `commands`.
 pub fn at_work(commands: &[Vec<String>]) -> Option<(u32, String)> {
     let processes = fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     processes.filter(|pid| *pid != std::process::id()).find_map(|pid: u32| {
@@ -52,12 +52,12 @@ pub fn at_work(commands: &[Vec<String>]) -> Option<(u32, String)> {
     })
 }
 
-/// Whether the process of that command line runs `command`, as a program or by way of an interpreter.
+/// True if the process with that command line runs `command`, as a program or through an interpreter.
 fn runs(words: &[&str], command: &[String]) -> bool {
     let Some((program, arguments)) = command.split_first() else { return false };
     let Some(at) = words.len().checked_sub(command.len()) else { return false };
     let name = |path: &str| path.rsplit('/').next().map(str::to_owned);
-    // A shell's or an interpreter's own options may stand before the program.
+    // The options of a shell or an interpreter may come before the program.
     at <= 2 && name(words[at]) == name(program) && words[at + 1..].iter().eq(arguments)
 }
 

@@ -1,10 +1,11 @@
-//! Moves objects of RGW into a cold storage class as [`BucketRules`] says: sets lifecycle configurations, and copies.
+//! Moves objects of RGW into a cold storage class by [`BucketRules`]: sets lifecycle configurations, and copies.
 //!
-//! It remembers nothing: what was moved has the cold class, and a listing says so. Stopped or killed it goes on when
-//! asked again. Copies are paced, and stop while a placement group is not active+clean.
+//! It stores no state: a moved object has the cold class, and a listing shows that. A run that was stopped or killed
+//! resumes when it is started again. Copies are paced, and stop while a placement group is not active+clean.
 //!
-//! RGW answers success to a write or a delete that lost a race against a move, whoever moves ([`copy`]). So nothing
-//! moves but in buckets that are said to be written once, and the first change noticed during a copy ends the run.
+//! RGW answers success to a write or a delete that lost a race against a move, by RGW or by a copy ([`copy`]). So
+//! objects move only in buckets that the operator declares as written once, and the first change noticed during a copy
+//! ends the run.
 //!
 //! [`copy`]: crate::lifecycle::copy
 
@@ -26,32 +27,32 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// So long between two looks at the cluster while objects are copied, and while a window is waited for.
+/// Time between two looks at the cluster while objects are copied; a fifth of it while the run waits for a window.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
 
-/// What is said of objects that are due in another bucket.
+/// The reason for leaving objects that are due in other buckets.
 const NOT_WRITE_ONCE: &str = "its bucket is not named by --write-once: RGW can lose what is overwritten or deleted \
                               while it moves, and answer success";
 
-/// Why a migration ended before its end. Asked again it goes on.
+/// Reasons why a migration stopped early. It resumes when it is started again.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// The cluster cannot be asked.
+    /// The cluster cannot be queried.
     #[error(transparent)]
     Ceph(#[from] CephError),
-    /// RGW cannot be asked, or refused.
+    /// RGW cannot be reached, or refused.
     #[error(transparent)]
     Rgw(#[from] RgwError),
     /// A dump cannot be read.
     #[error(transparent)]
     Dump(#[from] DumpError),
-    /// The storage class is no name that a request can have.
+    /// The storage class cannot be the value of a header.
     #[error("`{0}` is no name of a storage class")]
     Class(String, #[source] InvalidHeaderValue),
-    /// The cluster is busy with itself.
+    /// Some placement groups are not clean.
     #[error("{0} placement groups are not active+clean; asked again when they are, it goes on")]
     NotClean(usize),
-    /// Objects are overwritten or deleted where none should be.
+    /// Objects are overwritten or deleted in a bucket that was declared as written once.
     #[error(
         "s3://{bucket}/{key} changed while it was copied, so that {bucket} is not written once: RGW can lose such a \
          change and answer success. Leave {bucket} out of --write-once; the lifecycle rules that Larder gave it are \
@@ -63,21 +64,21 @@ pub enum MigrateError {
         /// Its key.
         key: String,
     },
-    /// RGW dates an object in no way that is known.
+    /// RGW's date of an object is in an unknown form.
     #[error("{key} was written at `{moment}`, which is no moment")]
     Moment {
         /// The object.
         key: String,
-        /// What RGW says.
+        /// RGW's date.
         moment: String,
     },
 }
 
-/// What is to be moved, and how.
+/// A migration: the objects to move, and the way to do it.
 pub struct Migration {
     /// The cluster.
     pub ceph: Ceph,
-    /// Its gateway, by a user who owns the buckets.
+    /// Its gateway, as a user who owns the buckets.
     pub rgw: Rgw,
     /// The rules.
     pub thermometer: Thermometer,
@@ -85,22 +86,22 @@ pub struct Migration {
     pub class: String,
     /// The device class of cold OSDs.
     pub cold_class: String,
-    /// These buckets alone; all of the user if it is empty.
+    /// Only these buckets; all of the user if it is empty.
     pub buckets: Vec<String>,
     /// Buckets whose objects are neither overwritten nor deleted while they move; nothing moves in others.
     pub write_once: Vec<String>,
-    /// Copies a second, at most.
+    /// Maximum number of copies a second.
     pub copies_per_s: u32,
-    /// Whether it is done, or only said.
+    /// True if it is done; false if it is only reported.
     pub is_applied: bool,
-    /// Copies only while the drives turn for deep scrubs anyway, and so long after.
+    /// If set, objects are copied only while the drives turn for deep scrubs anyway, and for this long after.
     pub window: Option<Duration>,
 }
 
 /// Objects and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Total {
-    /// How many.
+    /// Number of objects.
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -113,32 +114,32 @@ impl Total {
     }
 }
 
-/// What was, or would be, done.
+/// The result of a migration, or the expected result.
 #[derive(Debug, Serialize)]
 pub struct MigrationReport {
-    /// Whether it was done.
+    /// True if it was done.
     pub is_applied: bool,
     /// The storage class.
     pub class: String,
     /// The buckets.
     pub buckets: Vec<BucketReport>,
-    /// Buckets that rules name and that cannot be migrated at all, and why.
+    /// Buckets that rules name and that cannot be migrated at all, and the reasons.
     pub refused: BTreeMap<String, String>,
 }
 
-/// What became of a bucket's lifecycle configuration.
+/// The state of a bucket's lifecycle configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LifecycleState {
     /// No rule needs one.
     NotNeeded,
-    /// It has another's.
+    /// It has a configuration that is not Larder's.
     Foreign,
     /// It would be set.
     Wanted,
     /// It was set.
     Set,
-    /// The one that Larder had set is not needed any more.
+    /// Larder's configuration was no longer needed, and is removed.
     Removed,
 }
 
@@ -149,25 +150,25 @@ pub struct BucketReport {
     pub bucket: String,
     /// The pool of its cold class.
     pub pool: String,
-    /// What becomes of each rule.
+    /// The plan for each rule.
     pub rules: Vec<RulePlan>,
     /// Its lifecycle configuration.
     pub lifecycle: LifecycleState,
     /// Objects that have the class.
     pub cold: Total,
-    /// Objects that RGW will move, due by now. Those that rules name by tags are not among them.
+    /// Objects that RGW will move, and that are due now. Objects that rules select by tags are not counted.
     pub by_lifecycle: Total,
     /// Objects that are due to be copied.
     pub by_copy: Total,
-    /// Of these the ones that were copied.
+    /// The part of these that was copied.
     pub copied: Total,
-    /// Objects that no rule calls cold by now.
+    /// Objects that no rule calls cold yet.
     pub hot: Total,
-    /// Objects that are due and left alone, by the reason.
+    /// Objects that are due and left alone, by reason.
     pub left: BTreeMap<String, Total>,
 }
 
-/// What `radosgw-admin zone get` prints.
+/// The output of `radosgw-admin zone get`.
 #[derive(Deserialize)]
 struct Zone {
     placement_pools: Vec<Placement>,
@@ -189,13 +190,13 @@ struct StorageClass {
     data_pool: Option<String>,
 }
 
-/// What `radosgw-admin bucket stats` prints.
+/// The output of `radosgw-admin bucket stats`.
 #[derive(Deserialize)]
 struct BucketStats {
     placement_rule: String,
 }
 
-/// What became of one object.
+/// The outcome for one object.
 enum Copied {
     Done,
     Left(String),
@@ -203,10 +204,10 @@ enum Copied {
     Changed,
 }
 
-/// One bucket on its way.
+/// The state of one bucket during a run.
 struct OneBucket<'a> {
     rules: &'a BucketRules,
-    /// Why nothing of it moves.
+    /// The reason why none of its objects move, if any.
     obstacle: Option<String>,
     report: BucketReport,
     user: &'a str,
@@ -216,7 +217,7 @@ struct OneBucket<'a> {
 }
 
 impl Migration {
-    /// Does it, or says what it would do.
+    /// Migrates, or reports what a migration would do.
     pub async fn run(&mut self) -> Result<MigrationReport, MigrateError> {
         let cluster = self.ceph.cluster()?;
         if self.is_applied && !cluster.is_clean() {
@@ -236,7 +237,7 @@ impl Migration {
         Ok(report)
     }
 
-    /// The buckets that are meant: all of the user that a rule can be about, and those that rules name.
+    /// The buckets to migrate: all of the user to which a rule can apply, and those that rules name.
     fn named(&self, owned: &[String]) -> Vec<String> {
         let by_rules = self.thermometer.rules.iter().filter_map(|rule| rule.bucket.clone());
         let is_meant = |name: &String| self.buckets.is_empty() || self.buckets.contains(name);
@@ -249,7 +250,7 @@ impl Migration {
         all.into_iter().filter(matters).collect()
     }
 
-    /// The pool of `bucket`'s cold class, or why it cannot be migrated.
+    /// The pool of `bucket`'s cold class, or the reason why the bucket cannot be migrated.
     fn pool(
         &self,
         cluster: &Cluster,
@@ -384,7 +385,7 @@ impl Migration {
         Ok(())
     }
 
-    /// Copies an object when its turn has come.
+    /// Copies an object at the allowed rate.
     async fn paced(&mut self, one: &mut OneBucket<'_>, entry: &Entry, ms: u64) -> Result<Copied, MigrateError> {
         let due = |looked: Time| one.clock.now().since(looked) >= LOOK_EVERY;
         if one.looked_at.is_none_or(due) {
@@ -397,7 +398,7 @@ impl Migration {
         Ok(copied)
     }
 
-    /// Looks at the cluster: an error if it is not clean; waits for a window if copies are held to them.
+    /// Looks at the cluster: an error if it is not clean. Waits for a window if copies are limited to windows.
     async fn look(&mut self, one: &mut OneBucket<'_>) -> Result<(), MigrateError> {
         let mut is_said = false;
         loop {
@@ -420,7 +421,7 @@ impl Migration {
         }
     }
 
-    /// Looks at an object anew, and copies it if it still is as it must be.
+    /// Looks at an object again, and copies it if it still meets the conditions.
     async fn copy(&mut self, one: &OneBucket<'_>, entry: &Entry, ms: u64) -> Result<Copied, MigrateError> {
         let path = format!("/{}/{}", one.report.bucket, entry.key);
         let seen = match self.seen(&path, one.user).await {
@@ -460,14 +461,14 @@ impl Migration {
         Ok(Seen { bytes: length.unwrap_or(u64::MAX), headers, is_private })
     }
 
-    /// Copies, and says what the object is behind it.
+    /// Copies an object, and returns its headers after the copy.
     async fn copied(&mut self, path: &str, request: HeaderMap) -> Result<HeaderMap, RgwError> {
         self.rgw.copy(path, request).await?;
         self.rgw.head(path).await
     }
 }
 
-/// An object that RGW does not let be read or copied is left alone; when RGW itself is in trouble, it ends the run.
+/// Leaves an object alone if RGW refuses to read or copy it. An error, which ends the run, if RGW itself is in trouble.
 fn left(error: RgwError) -> Result<Copied, MigrateError> {
     match error.status() {
         Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::INTERNAL_SERVER_ERROR) | None => Err(error.into()),
@@ -476,7 +477,7 @@ fn left(error: RgwError) -> Result<Copied, MigrateError> {
 }
 
 impl OneBucket<'_> {
-    /// How an object without tags is moved, if it is due.
+    /// The way to move an object without tags, if it is due.
     fn way(&self, key: &str, bytes: u64, created_ms: u64) -> Option<Way> {
         let now_ms = clock::since_epoch().as_millis() as u64;
         let (bucket, tags) = (&*self.report.bucket, &[][..]);
@@ -485,17 +486,17 @@ impl OneBucket<'_> {
     }
 }
 
-/// What a `radosgw-admin` command prints.
+/// The output of a `radosgw-admin` command.
 fn admin<T: serde::de::DeserializeOwned>(ceph: Ceph, arguments: &[&str]) -> Result<T, MigrateError> {
     let argv = tools::words(&[&["radosgw-admin"], arguments].concat());
     let text = ceph.program(&argv, ceph.timeout)?;
     Ok(dumps::decode(&argv.join(" "), &text)?)
 }
 
-/// The milliseconds of the Unix epoch that `2026-11-25T23:05:32.247Z` says.
+/// The milliseconds of the Unix epoch in `2026-11-25T23:05:32.247Z`.
 fn written_ms(moment: &str) -> Option<u64> {
     let whole = stamp::parse(moment)?.as_nanos() / 1_000_000;
-    // Without a fraction it is the end of the second, so that nothing moves before its time.
+    // Without a fraction it is the end of the second, so nothing moves too early.
     let fraction = moment.split_once('.').and_then(|(_, rest)| rest.get(..3)?.parse::<u64>().ok());
     Some(whole + fraction.unwrap_or(999))
 }

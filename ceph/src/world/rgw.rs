@@ -1,4 +1,4 @@
-//! A client of RGW's S3: what migration asks, one request after the other, on a connection that is kept.
+//! A client of RGW's S3 for migration: one request after the other, on a persistent connection.
 
 pub mod answers;
 pub mod signing;
@@ -16,16 +16,16 @@ use signing::Keys;
 use std::time::{Duration, UNIX_EPOCH};
 use tokio::net::TcpStream;
 
-/// Bytes of an answer, at most; a page of a listing is of 1,000 keys.
+/// Maximum size of an answer, in bytes; a page of a listing has 1,000 keys.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// So long an answer may take; a copy of 5 GiB is answered when it is done.
+/// Maximum time of an answer; a copy of 5 GiB is answered when it is done.
 const TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Why RGW has not done what was asked.
+/// Reasons why a request to RGW failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RgwError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("`{0}` is no address of RGW; write http://HOST:PORT (RGW behind TLS alone was not tried and is refused)")]
     Endpoint(String),
     /// It cannot be reached, or did not answer in time.
@@ -33,31 +33,31 @@ pub enum RgwError {
     Unreachable {
         /// Host and port.
         host: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// It refused.
     #[error("{what}: RGW answers {status} {code}")]
     Refused {
-        /// What was asked.
+        /// The request.
         what: String,
         /// The status.
         status: StatusCode,
         /// The code of S3.
         code: String,
     },
-    /// Its answer is not S3's, or cannot be asked for.
+    /// Its answer is not S3's, or the request cannot be made.
     #[error("{what}: {reason}")]
     Answer {
-        /// What was asked.
+        /// The request.
         what: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
 }
 
 impl RgwError {
-    /// The status with which it was refused.
+    /// The status of a refusal.
     pub fn status(&self) -> Option<StatusCode> {
         match self {
             Self::Refused { status, .. } => Some(*status),
@@ -111,7 +111,7 @@ impl Rgw {
         self.xml("/", &[]).await
     }
 
-    /// The objects of `bucket` behind the key `after`, 1,000 at most, their keys decoded, and whether there are more.
+    /// The objects of `bucket` after the key `after`, at most 1,000, with decoded keys; and true if more follow.
     pub async fn list(&mut self, bucket: &str, after: &str) -> Result<(Vec<Entry>, bool), RgwError> {
         let query = [("list-type", "2"), ("encoding-type", "url"), ("start-after", after)];
         let query = if after.is_empty() { &query[..2] } else { &query[..] };
@@ -128,12 +128,12 @@ impl Rgw {
         Ok(self.request(Call::new(Method::HEAD, path, &[])).await?.0)
     }
 
-    /// Who may do what with an object.
+    /// The access control list of an object.
     pub async fn acl(&mut self, path: &str) -> Result<Acl, RgwError> {
         self.xml(path, &[("acl", "")]).await
     }
 
-    /// Whether `bucket` keeps versions, or did.
+    /// True if `bucket` keeps versions, or did.
     pub async fn is_versioned(&mut self, bucket: &str) -> Result<bool, RgwError> {
         let versioning: Versioning = self.xml(&format!("/{bucket}"), &[("versioning", "")]).await?;
         Ok(versioning.status.is_some_and(|status| !status.is_empty()))
@@ -155,7 +155,7 @@ impl Rgw {
         self.request(Call { body: xml.unwrap_or_default(), ..call }).await.map(drop)
     }
 
-    /// `CopyObject` with these headers. A copy may fail behind its status, which S3 then says in the body.
+    /// `CopyObject` with these headers. A copy may fail after its status is sent; S3 then reports that in the body.
     pub async fn copy(&mut self, path: &str, headers: HeaderMap) -> Result<(), RgwError> {
         let (_, body) = self.request(Call { headers, ..Call::new(Method::PUT, path, &[]) }).await?;
         match answers::decode::<Failure>(&body) {
@@ -170,7 +170,7 @@ impl Rgw {
         answers::decode(&body).map_err(reason)
     }
 
-    /// One request; a connection that was kept and is gone is made anew.
+    /// Sends one request; a persistent connection that is gone is opened again.
     async fn request(&mut self, call: Call) -> Result<(HeaderMap, Bytes), RgwError> {
         let what = call.what();
         let request = self.signed(call).map_err(|reason| RgwError::Answer { what: what.clone(), reason })?;

@@ -1,4 +1,4 @@
-//! The loop of a host's agent: look, let the agent decide, do.
+//! The loop of a host's agent: observe, let the agent decide, execute.
 
 use crate::agent::{Action, Agent, AgentRecord, DriveSeen, OsdSeen, Phase, RECOVERY_GRACE, Seen, Settings};
 use crate::cluster::{Cluster, Osd, OsdId};
@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Bytes of the write that makes an OSD flush its drive. One that is larger than the limit of deferred writes goes to
-/// the drive at once, is flushed with its transaction, and leaves nothing behind that is flushed later (seen on 16.2:
-/// 128 KiB gives three writes and one flush within a second and none after, 4 KiB a write seconds later and its flush
-/// with the next transaction, whenever that is).
+/// Bytes of the write that makes an OSD flush its drive. A write above the limit of deferred writes goes to the drive
+/// at once, is flushed with its transaction, and leaves nothing to be flushed later. Seen on 16.2: 128 KiB gives three
+/// writes and one flush within a second and none after; 4 KiB gives a write seconds later, and its flush with the next
+/// transaction, at any later time.
 const FLUSH_BYTES: &str = "131072";
 
-/// Why an agent cannot run.
+/// Reasons why an agent cannot run, or cannot end cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The cluster cannot be read at the start.
@@ -38,7 +38,7 @@ pub enum AgentError {
     /// Its record cannot be used.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Nothing on this host is cold.
+    /// No OSD on this host is cold.
     #[error("no OSD of class {class} runs on {host}; convert one first (`larder ceph plan`)")]
     NothingCold {
         /// The device class.
@@ -52,12 +52,12 @@ pub enum AgentError {
              wake what just fell asleep"
     )]
     IdleTooShort {
-        /// The least.
+        /// The minimum.
         least: Duration,
         /// The cluster's down-out interval.
         down_out: Duration,
     },
-    /// The cluster holds back more by its own settings than the agent would allow.
+    /// The cluster's own settings hold back more than the agent would allow.
     #[error(
         "bluestore_throttle_deferred_bytes of {0} is as large by itself as --hold would set it, so that nothing tells \
              the two apart; allow more"
@@ -66,7 +66,7 @@ pub enum AgentError {
     /// Another agent has the drives.
     #[error("an agent runs on this host already")]
     AnotherRuns,
-    /// The windows are still taken.
+    /// The windows could not be released.
     #[error(
         "the scrub flags of the pools, or what makes OSDs hold back writes, could not be given back ({0}); `larder \
              ceph agent --release` does it when the monitors answer"
@@ -77,24 +77,24 @@ pub enum AgentError {
     Signals(io::Error),
 }
 
-/// Which drives an agent has, and how.
+/// The drives of an agent, and how it handles them.
 #[derive(Clone, Debug)]
 pub struct Scope {
     /// The cluster.
     pub ceph: Ceph,
-    /// This host's name, as `ceph osd metadata` has it.
+    /// This host's name, as `ceph osd metadata` reports it.
     pub host: String,
     /// The device class of cold OSDs.
     pub class: String,
-    /// These alone; all if it is empty.
+    /// Only these; all if it is empty.
     pub osds: Vec<OsdId>,
-    /// Whether touches are counted instead of drives stopped.
+    /// True if touches are counted instead of stopping drives.
     pub is_emulated: bool,
-    /// So long between two looks.
+    /// Time between two looks.
     pub every: Duration,
-    /// The cost of the writes that each OSD may hold back from its sleeping drive; `None` if it is to hold back none.
+    /// Maximum cost of the writes that each OSD may hold back from its sleeping drive; `None` if it holds back none.
     pub hold_max: Option<u64>,
-    /// Where the record lies.
+    /// The directory of the record.
     pub folder: PathBuf,
 }
 
@@ -116,8 +116,8 @@ impl Scope {
     }
 }
 
-/// When the drives of a cluster may sleep: after its down-out interval and a grace, or `wanted` if that is longer; if
-/// it is emulated, `wanted` may be shorter.
+/// The policy by which drives sleep: after the cluster's down-out interval and a grace, or `wanted` if that is longer.
+/// A shorter `wanted` is an error, except in an emulation.
 pub fn node_policy(
     scope: &Scope,
     wanted: Option<Duration>,
@@ -138,7 +138,7 @@ pub fn node_policy(
     }
 }
 
-/// After so many looks at most a change of the OSD map leads to a new reading of the whole cluster.
+/// Minimum number of looks between two readings of the whole cluster, each after a change of the OSD map.
 const RENEW_LOOKS: u32 = 20;
 
 /// A running agent.
@@ -149,14 +149,14 @@ struct Service {
     drives: Vec<HostDrive>,
     agent: Agent,
     saved: Option<AgentRecord>,
-    /// The version of the OSD map, and the time, of the last reading of the whole cluster.
+    /// The version of the OSD map and the time at the last reading of the whole cluster.
     renewed: (u64, Time),
-    /// Set when the agent is asked to end: no further command is begun.
+    /// Set when the agent is asked to end: no further command is started.
     ending: Arc<AtomicBool>,
 }
 
-/// Runs the agent until the process is asked to end, or nothing on this host is cold any more, and gives the windows
-/// back then. Looks are done on a thread of their own, so that whoever asks for the end waits for one command at most.
+/// Runs the agent until the process is asked to end, or no OSD on this host is cold any more; then releases the
+/// windows. Looks run on a separate thread, so a request to end waits for at most one command.
 pub async fn serve(scope: Scope, settings: Settings) -> Result<(), AgentError> {
     let mut ends =
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(AgentError::Signals)?;
@@ -211,7 +211,7 @@ impl Service {
         Self::of(scope, drives, &cluster.fsid, settings, (epoch, now))
     }
 
-    /// An agent of those drives, whose windows are taken.
+    /// An agent for those drives, whose windows are taken.
     fn of(
         scope: Scope,
         drives: Vec<HostDrive>,
@@ -234,8 +234,8 @@ impl Service {
         self.ending.load(Ordering::Relaxed)
     }
 
-    /// Looks at everything, and does what the agent decides. What fails is logged, and is tried again as the agent sees
-    /// that it did not happen.
+    /// Looks at everything, and executes the agent's decisions. Failures are logged; the agent tries again when it sees
+    /// that the effect is missing.
     fn look(&mut self, now: Time) {
         let mut is_reachable = self.renews(now);
         let seen: Vec<Seen> = (self.drives.iter())
@@ -256,9 +256,9 @@ impl Service {
         self.save();
     }
 
-    /// Asks the monitors, once for all drives, whether the OSD map has changed; if so, and not too soon after the last
-    /// time, the agent gets the cold OSDs that are on this host now, and the windows of the pools that are there now.
-    /// False while the monitors do not answer.
+    /// Asks the monitors, once for all drives, if the OSD map has changed. If so, and not too soon after the last time,
+    /// the agent gets the cold OSDs that are on this host now, and the windows of the pools that exist now. False while
+    /// the monitors do not answer.
     fn renews(&mut self, now: Time) -> bool {
         let epoch = match self.scope.ceph.epoch() {
             Ok(epoch) => epoch,
@@ -291,7 +291,7 @@ impl Service {
         self.agent.renew(&seen(&self.drives), now);
         if self.scope.hold_max.is_some() {
             Holds::new(self.scope.ceph, &self.scope.host).note(&ids(&self.drives))?;
-            // Nobody would end the holding of OSDs that are no longer watched.
+            // Otherwise OSDs that are no longer watched would hold back writes without end.
             for command in had.iter().flat_map(|drive| hold::off(drive.osd)) {
                 if let Err(error) = self.scope.ceph.program(&command, self.scope.ceph.timeout) {
                     tracing::warn!(%error, "an OSD that is no longer watched may hold back writes");
@@ -301,7 +301,7 @@ impl Service {
         self.windows.take(&cluster, &ids(&self.drives))
     }
 
-    /// Drives whose writes were held back are started, and get them.
+    /// Starts the drives whose writes were held back, and lets them get these writes.
     fn release_holds(&self) -> Result<(), AgentError> {
         if self.scope.hold_max.is_none() {
             return Ok(());
@@ -346,8 +346,8 @@ impl Service {
         drive.unwrap_or_else(|| unreachable!("the agent names its own drives: {osd}"))
     }
 
-    /// What the cluster says of `osd`. Once the monitors do not answer nothing else is asked in the same look, since
-    /// each question takes its timeout.
+    /// The cluster's report on `osd`. Once the monitors do not answer, nothing else is asked in the same look, since
+    /// each request takes its timeout.
     fn seen_of(&self, osd: OsdId, is_reachable: &mut bool) -> Option<OsdSeen> {
         if !*is_reachable || self.is_ending() {
             return None;
@@ -369,8 +369,8 @@ impl Service {
     }
 }
 
-/// What an earlier agent left in OSDs of this host is taken back, and those of `osds` that may hold back writes are
-/// noted.
+/// Reverts the changes that an earlier agent left in OSDs of this host, and notes those of `osds` that may hold back
+/// writes.
 fn begin_holds(scope: &Scope, osds: &[OsdId]) -> Result<(), AgentError> {
     let holds = Holds::new(scope.ceph, &scope.host);
     holds.release()?;
@@ -383,7 +383,7 @@ fn begin_holds(scope: &Scope, osds: &[OsdId]) -> Result<(), AgentError> {
     Ok(holds.note(osds)?)
 }
 
-/// The commands that an action of the agent is in Ceph. A device that only counts touches has no health to read.
+/// The Ceph commands of an agent's action. A device that only counts touches has no health to read.
 pub fn commands(action: &Action, scope: &Scope) -> Vec<Vec<String>> {
     let is_emulated = scope.is_emulated;
     match action {
@@ -398,7 +398,7 @@ pub fn commands(action: &Action, scope: &Scope) -> Vec<Vec<String>> {
     }
 }
 
-/// Why an action failed.
+/// Reasons why an action failed.
 #[derive(Debug, thiserror::Error)]
 enum DoError {
     #[error(transparent)]

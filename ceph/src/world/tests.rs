@@ -16,7 +16,7 @@ fn record(fake: &Fake) -> OsdRecord {
     OsdRecord::new(&cluster, &cluster.osds[&OSD], "cold", "/dev/sdb".to_owned(), "vg/db".to_owned())
 }
 
-/// Converts or reverts; what was run and what was waited for.
+/// Converts or reverts; returns the result and the reasons for waiting.
 fn convert(fake: &Fake, record: &OsdRecord) -> (Result<(), ConvertError>, Vec<String>) {
     let mut waits = Vec::new();
     let mut report = |progress: Progress<'_>| {
@@ -57,7 +57,7 @@ fn a_conversion_is_carried_out_and_undone_with_class_affinity_and_reweight() {
     assert!(!fake.path("state/osd.3.record").exists());
 }
 
-/// As a conversion that was killed after `osd new` leaves it.
+/// The state after a conversion that was killed after `osd new`.
 fn announced(fake: &Fake) -> OsdRecord {
     let record = record(fake);
     for words in [
@@ -112,7 +112,7 @@ fn what_a_killed_run_left_at_work_is_waited_for() {
     let mut earlier = create_of_before(&fake, &record);
     while lock::at_work(&[HostCommands::default().create(&record)[1].clone()]).is_none() {}
     let (done, waits) = convert(&fake, &record);
-    // It must be waited for, or it stays in the table of processes.
+    // It must be waited for; otherwise it stays in the table of processes.
     assert!(earlier.wait().unwrap().success());
     done.unwrap();
     assert!(waits[0].contains("of an earlier run is still at work"), "{waits:?}");

@@ -1,5 +1,5 @@
-//! Runs Ceph's own programs: `ceph`, `crushtool`, and on the OSD's host `systemctl` and `ceph-volume` or what the
-//! operator uses instead. Which cluster is meant they know as always: from /etc/ceph, `CEPH_CONF` or `CEPH_ARGS`.
+//! Runs Ceph's own programs: `ceph`, `crushtool`, and on the OSD's host `systemctl` and `ceph-volume` or the operator's
+//! replacements. They find the cluster as usual: from /etc/ceph, `CEPH_CONF` or `CEPH_ARGS`.
 
 use crate::cluster::{Cluster, OsdId, Pg};
 use crate::conversion::{OsdRecord, Shape};
@@ -9,13 +9,13 @@ use serde::Deserialize;
 use std::process::Command;
 use std::time::Duration;
 
-/// Bytes of an answer, at most; `ceph pg dump` prints some 3 kB for each placement group.
+/// Maximum size of an answer, in bytes; `ceph pg dump` prints some 3 kB for each placement group.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
-/// Seconds in which a command must have reached the monitors.
+/// Seconds in which a command must reach the monitors.
 const CONNECT_S: &str = "15";
 
-/// Why a program has not done what was asked.
+/// Reasons why a program failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CephError {
     /// It cannot be run.
@@ -31,7 +31,7 @@ pub enum CephError {
     Timeout {
         /// The command.
         command: String,
-        /// The time it had.
+        /// The time limit.
         timeout: Duration,
     },
     /// It failed.
@@ -39,17 +39,17 @@ pub enum CephError {
     Failed {
         /// The command.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: String,
         /// The last line that it wrote to standard error.
         output: String,
     },
-    /// Its answer is not what Ceph prints.
+    /// Its answer is not Ceph's output.
     #[error(transparent)]
     Answer(#[from] DumpError),
 }
 
-/// Runs `argv` and gives back its standard output. Programs are looked for in `path`, by default in `PATH`.
+/// Runs `argv` and returns its standard output. Programs are searched in `path`, by default in `PATH`.
 fn run(argv: &[String], path: Option<&str>, timeout: Duration) -> Result<String, CephError> {
     assert!(!argv.is_empty(), "a command has a program");
     let command = argv.join(" ");
@@ -77,7 +77,7 @@ pub fn words(words: &[&str]) -> Vec<String> {
 }
 
 impl CephError {
-    /// Whether `ceph-volume lvm zap --osd-id` found nothing to wipe: an earlier run did it.
+    /// True if `ceph-volume lvm zap --osd-id` found nothing to wipe: an earlier run did it.
     pub fn is_nothing_to_zap(&self) -> bool {
         let Self::Failed { command, output, .. } = self else { return false };
         command.starts_with("ceph-volume lvm zap ") && output.contains("Unable to find any LV for zapping OSD")
@@ -87,9 +87,9 @@ impl CephError {
 /// The `ceph` command of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Ceph {
-    /// How long a command may take.
+    /// Maximum time of a command.
     pub timeout: Duration,
-    /// Where programs are looked for, instead of `PATH`: tests have their own.
+    /// The search path for programs, instead of `PATH`: tests have their own.
     pub path: Option<&'static str>,
 }
 
@@ -99,7 +99,7 @@ impl Default for Ceph {
     }
 }
 
-/// What `ceph tell osd.N dump_recovery_reservations` prints.
+/// The output of `ceph tell osd.N dump_recovery_reservations`.
 #[derive(Deserialize)]
 struct Reservations {
     local_reservations: Reserver,
@@ -119,14 +119,14 @@ impl Reserver {
 }
 
 impl Ceph {
-    /// The whole command that `arguments` make.
+    /// The whole command with these `arguments`.
     pub fn argv(arguments: &[&str]) -> Vec<String> {
         let mut argv = words(&["ceph", "--connect-timeout", CONNECT_S]);
         argv.extend(words(arguments));
         argv
     }
 
-    /// Runs it; its standard output.
+    /// Runs it; returns its standard output.
     pub fn run(&self, arguments: &[&str]) -> Result<String, CephError> {
         self.program(&Self::argv(arguments), self.timeout)
     }
@@ -160,8 +160,8 @@ impl Ceph {
         Ok(())
     }
 
-    /// The version of the OSD map, which every change of OSDs, pools and rules counts up. A short question: by it is
-    /// seen whether the monitors answer.
+    /// The version of the OSD map, which every change of OSDs, pools and rules increments. A short request, which also
+    /// shows if the monitors answer.
     pub fn epoch(&self) -> Result<u64, CephError> {
         #[derive(Deserialize)]
         struct Stat {
@@ -176,12 +176,12 @@ impl Ceph {
         Ok(self.run(&["fsid"])?.trim().to_owned())
     }
 
-    /// The placement groups of which `osd` has a copy.
+    /// The placement groups with a copy on `osd`.
     pub fn pgs_of(&self, osd: OsdId) -> Result<Vec<Pg>, CephError> {
         Ok(dumps::pgs(&self.json(&["pg", "ls-by-osd", &osd.to_string()])?)?)
     }
 
-    /// Whether a recovery or backfill is reserved on `osd`, or waits for it.
+    /// True if a recovery or backfill is reserved on `osd`, or waits for it.
     pub fn is_reserved(&self, osd: OsdId) -> Result<bool, CephError> {
         let text = self.json(&["tell", &osd.to_string(), "dump_recovery_reservations"])?;
         let reservations: Reservations = dumps::decode("dump_recovery_reservations", &text)?;
@@ -189,12 +189,12 @@ impl Ceph {
     }
 }
 
-/// The commands that stop, make and start an OSD on its host.
+/// The commands that stop, create and start an OSD on its host.
 #[derive(Clone, Debug, Default)]
 pub struct HostCommands {
     /// Stops the daemon; by default `systemctl stop ceph-osd@N`.
     pub stop: Option<String>,
-    /// Wipes the devices and makes the OSD anew; by default two commands of `ceph-volume lvm`.
+    /// Wipes the devices and creates the OSD again; by default two commands of `ceph-volume lvm`.
     pub create: Option<String>,
     /// Starts the daemon.
     pub start: Option<String>,
@@ -211,7 +211,7 @@ impl HostCommands {
         unit(self.start.as_ref(), "start", record)
     }
 
-    /// The commands that make the OSD anew in the shape that `record` leads to.
+    /// The commands that create the OSD again in the shape at the goal of `record`.
     pub fn create(&self, record: &OsdRecord) -> Vec<Vec<String>> {
         if let Some(own) = &self.create {
             return vec![filled(own, record)];
@@ -234,8 +234,8 @@ fn unit(own: Option<&String>, action: &str, record: &OsdRecord) -> Vec<Vec<Strin
     vec![own.map_or_else(unit, |own| filled(own, record))]
 }
 
-/// A command of the operator's with `{id}`, `{data}`, `{db}` and `{class}` filled in; the word `{db}` is left out when
-/// there is to be none.
+/// An operator's command with `{id}`, `{data}`, `{db}` and `{class}` filled in; the word `{db}` is left out when there
+/// is no `block.db`.
 fn filled(command: &str, record: &OsdRecord) -> Vec<String> {
     let wanted = record.wanted();
     let fill = |word: &str| match word {

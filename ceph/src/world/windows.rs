@@ -1,15 +1,17 @@
-//! Who owns the deep scrubs and the health scrapes of the pools whose cold copies sleep: the agents do, while they run.
+//! Ownership of the deep scrubs and the health scrapes of the pools whose cold copies sleep: the agents own them while
+//! they run.
 //!
-//! Ceph has no flag that keeps scrubs from one OSD: a placement group's primary starts them. So the flags `noscrub` and
-//! `nodeep-scrub` are set on the pools, which leaves scrubs that are asked for alone (tried on 16.2.15), and reading
-//! the health of devices is switched off. A shallow scrub asks nothing of a cold drive whose `block.db` has room, but
-//! wakes one whose `block.db` spills over to it (both seen on the same release); the deep scrubs of the windows do what
-//! it does. What was there before is written to the monitors' key-value store (`ceph config-key`) first, once for
-//! the cluster; each host's agent has a key of its own, and the last one that ends gives everything back.
+//! Ceph has no flag that prevents scrubs of one OSD: a placement group's primary starts them. So the flags `noscrub`
+//! and `nodeep-scrub` are set on the pools, which still permits requested scrubs (tested on 16.2.15), and reading the
+//! health of devices is switched off. A shallow scrub does not access a cold drive whose `block.db` has room, but wakes
+//! one whose `block.db` spills over to it (both seen on the same release); the deep scrubs of the windows do its work.
+//! The earlier settings are first written to the monitors' key-value store (`ceph config-key`), once for the cluster;
+//! each host's agent has its own key, and the last one that ends restores everything.
 //!
-//! An agent that is killed, or ends while the monitors are away, leaves flags and keys. The next one, or `larder ceph
-//! agent --release`, which its systemd unit runs when it ends, finds them and gives back; each of its steps may be done
-//! twice. Taking is repeated as the cluster changes, so that new pools are taken, and what somebody gave back.
+//! An agent that is killed, or ends while the monitors are away, leaves flags and keys. The next one, or
+//! `larder ceph agent --release`, which its systemd unit runs when it ends, finds them and restores the settings; each
+//! of its steps may be done twice. Taking is repeated as the cluster changes, so it covers new pools, and flags that an
+//! operator has cleared.
 
 use crate::cluster::{Cluster, OsdId, Pool};
 use crate::world::tools::{Ceph, CephError};
@@ -27,13 +29,13 @@ pub struct Windows {
     host: String,
 }
 
-/// What `ceph config-key ls` prints.
+/// The output of `ceph config-key ls`.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Keys(Vec<String>);
 
 impl Windows {
-    /// Those of the agent on `host`.
+    /// The windows of the agent on `host`.
     pub fn new(ceph: Ceph, host: &str) -> Self {
         Self { ceph, host: host.to_owned() }
     }
@@ -44,7 +46,7 @@ impl Windows {
         Ok(keys.into_iter().filter_map(|key| Some(key.strip_prefix(below)?.to_owned())).collect())
     }
 
-    /// Notes how `name` was before, unless an agent did so already; it must be noted before anything is changed.
+    /// Notes the earlier value of `name`, unless an agent did so already; must be done before anything is changed.
     fn note(&self, known: &[String], name: &str, value: &str) -> Result<(), CephError> {
         if known.iter().any(|key| key == name) {
             return Ok(());
@@ -76,7 +78,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Gives them back, if no other host's agent has them as well. True if they were given back.
+    /// Releases the windows, if no other host's agent has them as well. True if they were released.
     pub fn release(&self) -> Result<bool, CephError> {
         self.ceph.run(&["config-key", "rm", &format!("{AGENTS}{}", self.host)])?;
         if !self.keys(AGENTS)?.is_empty() {
@@ -94,7 +96,7 @@ impl Windows {
 
     fn restore(&self, cluster: &Cluster, name: &str, was_set: bool) -> Result<(), CephError> {
         if let Some((id, flag)) = name.strip_prefix("pool/").and_then(|name| name.split_once('/')) {
-            // A pool that is gone has no flag.
+            // A pool that no longer exists has no flag.
             let pool = id.parse().ok().and_then(|id: u64| cluster.pools.get(&id));
             if let Some(pool) = pool.filter(|_| !was_set && FLAGS.contains(&flag)) {
                 self.ceph.run(&["osd", "pool", "set", &pool.name, flag, "0"])?;

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_larder");
 
-/// A server that runs, until it is dropped.
+/// A running server, until it is dropped.
 pub struct Server {
     process: Child,
     data: PathBuf,
@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves `data`, which is made if it is not there, with `settings` as its larder.toml.
+    /// Serves `data`, which is created if it does not exist, with `settings` as its larder.toml.
     pub fn start(data: &Path, settings: &str) -> Self {
         if !data.exists() {
             let made = Command::new(BINARY).args(["init", "--rack", "nas8", "--data"]).arg(data).output();
@@ -44,7 +44,7 @@ impl Server {
         Self { process, data: data.into(), address, keys }
     }
 
-    /// The most memory that the process ever had, in bytes.
+    /// Peak memory of the process, in bytes.
     pub fn peak_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -60,7 +60,7 @@ impl Server {
         digits.parse().unwrap()
     }
 
-    /// Ends it in order.
+    /// Stops it in order.
     pub fn stop(mut self) {
         let sent = Command::new("kill").arg(self.process.id().to_string()).status().unwrap();
         assert!(sent.success() && self.process.wait().unwrap().success());
@@ -76,7 +76,7 @@ impl Drop for Server {
     }
 }
 
-/// A client with a connection of its own.
+/// A client with its own connection.
 pub struct Client {
     stream: TcpStream,
     host: String,
@@ -99,9 +99,10 @@ impl Client {
         Self { stream, host, access_key, date, scope, signing_key, answer: Vec::new() }
     }
 
-    /// A request, and the body of its answer, which must be of `status`. A query in `target` is in canonical form.
+    /// Sends a request. Returns the body of its answer, which must have this `status`. A query in `target` is in
+    /// canonical form.
     pub fn ask(&mut self, method: &str, target: &str, body: &[u8], status: u16) -> &[u8] {
-        // A signature is good for a quarter of an hour.
+        // A signature is valid for a quarter of an hour.
         self.date = amz_date();
         self.send(method, target, body);
         let (answered, body_at) = self.receive();
@@ -128,7 +129,8 @@ impl Client {
         self.stream.write_all(&request).unwrap();
     }
 
-    /// The status of an answer, and where its body begins, which goes to the end of what was received.
+    /// Receives an answer. Returns its status and the offset of its body, which extends to the end of the received
+    /// bytes.
     fn receive(&mut self) -> (u16, usize) {
         self.answer.clear();
         let body_at = loop {

@@ -1,15 +1,15 @@
-//! What RGW answers, as XML.
+//! RGW's answers, as XML.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Reads an answer; what is wrong with it otherwise.
+/// Decodes an answer; the error as text.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
     quick_xml::de::from_str(text).map_err(|error| error.to_string())
 }
 
-/// Somebody.
+/// A user.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Owner {
@@ -33,11 +33,11 @@ pub struct BucketList {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Buckets {
-    /// Each.
+    /// The buckets.
     pub bucket: Vec<Bucket>,
 }
 
-/// One.
+/// A bucket.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Bucket {
@@ -49,7 +49,7 @@ pub struct Bucket {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Listing {
-    /// Whether there are more.
+    /// True if more pages follow.
     pub is_truncated: bool,
     /// The objects.
     #[serde(default)]
@@ -62,7 +62,7 @@ pub struct Listing {
 pub struct Entry {
     /// Its key, percent-encoded.
     pub key: String,
-    /// When it was written, in the form of ISO 8601.
+    /// Time of the last write, in ISO 8601.
     pub last_modified: String,
     /// Its length.
     pub size: u64,
@@ -71,15 +71,15 @@ pub struct Entry {
     pub storage_class: String,
 }
 
-/// Whether a bucket keeps versions.
+/// The versioning state of a bucket.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Versioning {
-    /// `Enabled`, `Suspended`, or nothing if it never did.
+    /// `Enabled`, `Suspended`, or nothing if it never kept versions.
     pub status: Option<String>,
 }
 
-/// A lifecycle configuration, as far as it matters whose it is.
+/// A lifecycle configuration: only the part that shows if its rules are Larder's.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Lifecycle {
@@ -96,7 +96,7 @@ pub struct LifecycleRule {
     pub id: String,
 }
 
-/// Who may do what with an object.
+/// The access control list of an object.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Acl {
@@ -111,22 +111,22 @@ pub struct Acl {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Grants {
-    /// Each.
+    /// The grants.
     pub grant: Vec<Grant>,
 }
 
-/// One.
+/// A grant.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Grant {
-    /// To whom.
+    /// The user who has it.
     pub grantee: Owner,
-    /// What.
+    /// The permission.
     pub permission: String,
 }
 
 impl Acl {
-    /// Whether `user` owns it, and nobody else has a grant.
+    /// True if `user` owns it, and there are no grants to others.
     pub fn is_private_of(&self, user: &str) -> bool {
         let Acl { owner, access_control_list: Grants { grant } } = self;
         owner.id == user && matches!(&grant[..], [one] if one.grantee.id == user && one.permission == "FULL_CONTROL")

@@ -1,15 +1,15 @@
-//! AWS Signature Version 4 of a request without a query that is not in canonical order, and with a signed payload.
+//! AWS Signature Version 4 of a request with a signed payload, without a query or with one in canonical order.
 
 use hmac::{Hmac, KeyInit, Mac};
 use http::header::HeaderMap;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest, Sha256};
 
-/// What stays as it is in a canonical query; a path keeps its slashes as well.
+/// Characters that are encoded in a canonical query; a path keeps its slashes as well.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 
-/// Who asks.
+/// The credentials of a client.
 #[derive(Clone)]
 pub struct Keys {
     /// The access key.
@@ -20,12 +20,12 @@ pub struct Keys {
     pub region: String,
 }
 
-/// A path as a request and its signature have it.
+/// A path in the form that a request and its signature use.
 pub fn path(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()
 }
 
-/// A query as a request and its signature have it.
+/// A query in the form that a request and its signature use.
 pub fn query(parameters: &[(&str, &str)]) -> String {
     let encoded = |text: &str| utf8_percent_encode(text, QUERY).to_string();
     let mut parts: Vec<_> = parameters.iter().map(|(name, value)| (encoded(name), encoded(value))).collect();

@@ -28,7 +28,7 @@ impl Loop {
 
     fn of(hold_max: Option<u64>) -> Self {
         let fake = Fake::new();
-        // The whole of the dumps' deep scrubs are not due.
+        // No deep scrub in the dumps is due.
         let node = NodePolicy {
             idle_timer: Duration::ZERO,
             down_out_interval: Duration::from_mins(10),
