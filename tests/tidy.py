@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What compilers do not see: checks of the tree as text. Each check is one test; the last line is the count."""
 
+import json
 import os
 import re
 import subprocess
@@ -34,6 +35,14 @@ SECTION = re.compile(r"^\[((?:[\w.'()\" -]*\.)?(dev-|build-)?dependencies)\]\n(.
 MERGE_MARKS = re.compile(r"^(<{7} |={7}$|>{7} )")
 CLOCKS = re.compile(r"\b(Instant|SystemTime)::now\b")
 WALL_PATHS = re.compile(r"(?<![\w.])/(home|Users|work|root)/\w")
+# Turns of phrase that a native speaker reads twice.
+PHRASES = re.compile(
+    r"^(What|Whether|Who|How (long|far|many|much|often))\b|\b([Ww]ho|[Ww]hat|[Ww]hich)ever\b"
+    r"|\bof (which|whom|whose)\b|\b([Nn]o|[Ss]ome|[Aa]ny)body\b|\bfor good\b|\bso (many|long|much|often)\b"
+    r"|\b(lies?|lay)\b|\b(go|goes|going|went) on\b|\banew\b|\bbehind (it|them|that|this|which|the last)\b"
+    r"|\bmend(s|ed|ing)?\b|\b(is|are|was|be) (told|heard|begun)\b|\bgives? (it |that |them )?(back|free)\b"
+    r"|\b(in vain|all the same|as ever|rid of)\b|\b(comes?|came|brought) to (its|an|their) end\b")
+PHRASE_LIMITS = "tests/phrases.json"
 
 
 def tracked():
@@ -297,6 +306,34 @@ def every_link_leads_somewhere():
     return wrong
 
 
+def phrases():
+    """The lines with a phrase to avoid: comments by crate, and `pages`."""
+    found = {}
+    for name, text in rust():
+        for i, line in enumerate(text.splitlines(), 1):
+            comment = re.match(r"\s*//[/!]?\s?(.*)", line)
+            if comment and PHRASES.search(comment.group(1)):
+                found.setdefault(name.split("/")[0], []).append(f"{name}:{i}")
+    for name, text in texts(".md"):
+        lines = enumerate(text.splitlines(), 1)
+        found.setdefault("pages", []).extend(f"{name}:{i}" for i, line in lines if PHRASES.search(line))
+    return found
+
+
+def prose_gets_plainer():
+    """The number of such lines of each room only falls: `tests/phrases.json` has it."""
+    limits, wrong = json.loads(read(PHRASE_LIMITS)), []
+    found = phrases()
+    for room in sorted({*limits, *found}):
+        places, limit = found.get(room, []), limits.get(room, 0)
+        if len(places) > limit:
+            wrong.append(f"{room}: {len(places)} lines of prose have phrases to avoid, and may be {limit}; see PHRASES")
+            wrong += [f"    {place}" for place in places[:20]]
+        elif len(places) < limit:
+            wrong.append(f"{room}: {len(places)} lines of prose have phrases to avoid: write that to {PHRASE_LIMITS}")
+    return wrong
+
+
 CHECKS = [
     every_rust_file_says_what_it_is_for,
     files_are_short,
@@ -315,6 +352,7 @@ CHECKS = [
     no_binary_has_planted_bugs,
     every_rack_is_shipped,
     every_link_leads_somewhere,
+    prose_gets_plainer,
 ]
 
 
