@@ -398,12 +398,10 @@ class GivenUpAndReplaced(Racks):
 
     @unittest.skipIf(faults.why_not(), faults.why_not())
     def test_a_drive_that_comes_back_half_rebuilt_is_recognised_by_itself(self):
-        def wait(server, gone, objects):
-            # It is tried when its group wakes, for which there is a reason now and again.
+        def wait(server, gone, _):
+            # It is tried when its group wakes, and a scrub wakes each group.
             def is_back(_):
-                key = f"new{len(objects)}"
-                objects[key] = noise(310_000, key)
-                server.client().put_object(Bucket="pantry", Key=key, Body=objects[key])
+                self.assertEqual(larder("scrub", "start", "--data", server.data).returncode, 0)
                 return self.reported(server, gone)["state"] != "failed"
 
             server.until("it is taken back", is_back)

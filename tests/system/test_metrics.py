@@ -142,7 +142,7 @@ class Metrics(SystemTest):
         self.assertEqual(self.get(address)[0], 200)
 
     def test_without_the_key_nothing_listens_and_an_address_in_use_is_named(self):
-        server = self.rack(settings=STAYING)
+        server = self.rack(settings={**STAYING, "metrics.listen": None})
         self.assertNotIn("/metrics", server.log())
         taken = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(taken.close)

@@ -69,8 +69,10 @@ class Owners(SystemTest):
         self.assertEqual(second.stop(), 0)
         found = larder("verify", "--data", copy, "--json", timeout=300)
         self.assertIn(OTHER, found.stdout)
-        self.assertEqual(larder("drive", "fail", "3", "--force", "--data", copy).returncode, 0)
-        refused = larder("drive", "replace", "3", "--data", copy)
+        # One that the original has read from.
+        drive = str(first.explain("pantry", "35")["place"]["drives"][0]["drive"])
+        self.assertEqual(larder("drive", "fail", drive, "--force", "--data", copy).returncode, 0)
+        refused = larder("drive", "replace", drive, "--data", copy)
         self.assertEqual(refused.returncode, 1, refused.stdout)
         self.assertIn(f"larder take-over --data {copy}", refused.stderr)
         recovered = larder("recover", "--replace", "--data", copy, "--json", timeout=300)
