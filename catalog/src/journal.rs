@@ -379,10 +379,12 @@ impl Journal {
         let path = self.dir.join(format!("{:016x}-{:016x}.{SEGMENT}", at.sequence.0, self.nonce));
         let made_ms = if is_after_gap { AFTER_GAP } else { 0 };
         let header = Header { rack: self.rack, before: at.sequence, keys: at.keys, made_ms };
+        // One of this run that begins with the same batch failed before it had any.
+        remove_if_there(&path)?;
         let mut file = make(&path)?;
         let header = header.encode_segment();
-        file.write_all(&header)?;
-        File::open(&self.dir)?.sync_all()?;
+        let begun = file.write_all(&header).and_then(|()| File::open(&self.dir)?.sync_all());
+        begun.inspect_err(|_| drop(fs::remove_file(&path)))?;
         Ok(Segment { file, before: at.sequence, waiting: Vec::new(), bytes: header.len() as u64 })
     }
 

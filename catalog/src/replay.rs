@@ -81,9 +81,8 @@ impl<R: Records> Committer<R> {
     fn use_log_of(&mut self, lineage: LogLineage, replayed: &Replayed) {
         self.lineage = lineage;
         (self.floor, self.logged) = (self.floor.max(self.lineage.last()), self.lineage.last());
-        // Neither may be in the journal: what the log does not lead to, and what was just taken from the log.
-        let is_new = self.lineage.use_by(self.state.sequence) || replayed.batches > 0;
-        self.log_use.is_held.store(self.holds_log && is_new, Ordering::Relaxed);
+        self.lineage.use_by(self.state.sequence);
+        self.log_use.is_held.store(self.holds_log, Ordering::Relaxed);
         self.log_use.is_aside.store(replayed.behind.is_some(), Ordering::Relaxed);
         self.log_use.ended_aside.store(self.lineage.is_aside(), Ordering::Relaxed);
     }

@@ -79,7 +79,7 @@ pub struct SqliteOptions {
     /// Bytes, with payloads, that are logged in front of the store before the store is made durable, so that the log
     /// may forget them. Limits what a start replays.
     pub cover_after_bytes: u64,
-    /// The log is held if it does not lead to the file, or the file takes batches from it: see [`Store::holds_log`].
+    /// The log is held until it is released: see [`Store::holds_log`].
     pub holds_log: bool,
 }
 

@@ -149,9 +149,8 @@ pub trait Store: Send + Sync + 'static {
     /// Makes the log in front of the store, if it has one, retain everything from now on: the log may hold what another
     /// copy of the store needs.
     fn retain_log(&self) {}
-    /// True if the log in front of the store is held, and forgets nothing before [`Store::release_log`]: it does not
-    /// lead to the store, which was made again from it; or the store took batches from it when it was opened, which
-    /// nothing else may have. Until then the store could not be made again once more.
+    /// True if the log in front of the store is held, and forgets nothing before [`Store::release_log`]: nothing else
+    /// may have what the log has, so the store could not be rebuilt without it.
     fn holds_log(&self) -> bool {
         false
     }

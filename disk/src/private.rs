@@ -12,7 +12,8 @@ pub const DIRECTORY_MODE: u32 = 0o700;
 
 /// Creates the directory `path` and its missing parents. An existing directory stays as it is.
 ///
-/// # Errors The errors of the file system.
+/// # Errors
+/// The errors of the file system.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
 }

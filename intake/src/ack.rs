@@ -30,7 +30,8 @@ pub struct Ack(Arc<Shared>);
 impl Ack {
     /// Waits for the answer.
     ///
-    /// # Errors The errors of the change.
+    /// # Errors
+    /// The errors of the change.
     pub fn wait(self) -> Answer {
         let mut state = self.0.state.lock();
         loop {

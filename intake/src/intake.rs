@@ -174,7 +174,8 @@ impl Intake {
 
     /// As [`Self::submit`], from a thread that may wait for room and for the answer.
     ///
-    /// # Errors The errors of the change.
+    /// # Errors
+    /// The errors of the change.
     pub fn submit_and_wait(&self, change: Change, prepare: Option<Prepare>) -> Result<Sequence, PutError> {
         let (submission, ack) = self.submission(change, prepare)?;
         let pace = self.pace();
@@ -193,7 +194,8 @@ impl Intake {
 
     /// Writes a key, and waits until it is durable.
     ///
-    /// # Errors The errors of the change.
+    /// # Errors
+    /// The errors of the change.
     pub fn put(&self, key: &[u8], entry: &[u8], value: &[u8]) -> Result<Sequence, PutError> {
         let change = Change::Put { key: key.to_vec(), entry: entry.to_vec(), value: Bytes::copy_from_slice(value) };
         self.submit_and_wait(change, None)
@@ -201,7 +203,8 @@ impl Intake {
 
     /// Removes a key, and waits until that is durable.
     ///
-    /// # Errors The errors of the change.
+    /// # Errors
+    /// The errors of the change.
     pub fn delete(&self, key: &[u8]) -> Result<Sequence, PutError> {
         self.submit_and_wait(Change::Delete { key: key.to_vec(), entry: Vec::new() }, None)
     }
@@ -209,7 +212,8 @@ impl Intake {
     /// Removes all versions of a range of keys with numbers up to `up_to` in one operation, and waits until that is
     /// durable.
     ///
-    /// # Errors The errors of the change.
+    /// # Errors
+    /// The errors of the change.
     pub fn forget(&self, from: &[u8], to: Option<&[u8]>, up_to: Sequence) -> Result<Sequence, PutError> {
         let change = Change::Forget { from: from.to_vec(), to: to.map(<[u8]>::to_vec), up_to };
         self.submit_and_wait(change, None)

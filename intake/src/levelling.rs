@@ -68,6 +68,9 @@ impl Lacking {
         let view = shared.cycles[number].view();
         let (known, mut records, mut source, mut lost) = (view.last(), BTreeMap::new(), None, Vec::new());
         let had = shared.cycles[number].had();
+        if view.missing && shared.cycles.iter().any(|other| other.had() > had) {
+            return Ok(Self::all_lost(shared, number));
+        }
         let others = shared.cycles.iter().enumerate().filter(|(other, _)| *other != number && !view.missing);
         for (_, other) in others {
             let lags = other.had() > had;

@@ -466,7 +466,7 @@ impl ManifestWriter {
     pub(crate) fn extend(&mut self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
         let mut changed = self.manifest.clone();
         change(&mut changed);
-        if changed.files == self.manifest.files {
+        if (&changed.files, &changed.had) == (&self.manifest.files, &self.manifest.had) {
             return Ok(());
         }
         let slots: &[usize] = if self.is_uncertain { &[0, 1] } else { &[self.slots.next] };

@@ -21,7 +21,8 @@ pub trait Directory: Debug + Send + Sync + 'static {
 
     /// The names of all files.
     ///
-    /// # Errors The errors of the drive.
+    /// # Errors
+    /// The errors of the drive.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// A new, empty file.
@@ -38,24 +39,28 @@ pub trait Directory: Debug + Send + Sync + 'static {
 
     /// An existing file that is only read.
     ///
-    /// # Errors As [`Directory::open`].
+    /// # Errors
+    /// As [`Directory::open`].
     fn open_to_read(&self, name: &str) -> io::Result<Box<dyn File>> {
         self.open(name)
     }
 
     /// Renames a file; a file with the new name is replaced.
     ///
-    /// # Errors The errors of the drive.
+    /// # Errors
+    /// The errors of the drive.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file. Holders of an open handle can still read it.
     ///
-    /// # Errors The errors of the drive.
+    /// # Errors
+    /// The errors of the drive.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Makes the names durable.
     ///
-    /// # Errors The errors of the drive.
+    /// # Errors
+    /// The errors of the drive.
     fn sync(&self) -> io::Result<()>;
 
     /// True if its power is controlled; otherwise it never sleeps.
@@ -84,7 +89,8 @@ pub trait Directory: Debug + Send + Sync + 'static {
 pub trait File: Debug + Send + Sync + 'static {
     /// Its length in bytes.
     ///
-    /// # Errors The errors of the drive.
+    /// # Errors
+    /// The errors of the drive.
     fn bytes(&self) -> io::Result<u64>;
 
     /// Fills `buffer` from `offset` on.
@@ -101,7 +107,8 @@ pub trait File: Debug + Send + Sync + 'static {
 
     /// Cuts the file to `bytes`.
     ///
-    /// # Errors The errors of the drive.
+    /// # Errors
+    /// The errors of the drive.
     fn truncate(&self, bytes: u64) -> io::Result<()>;
 
     /// Makes all written data durable.

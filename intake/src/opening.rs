@@ -184,9 +184,9 @@ fn open_cycle(
     let lost_file = found.lost_file;
     let mut opened = OpenedCycle { drives, lost_file, ..Default::default() };
     opened.findings.losses.append(&mut found.losses);
-    let (shelves, dead) = opened.sort_out(cycle, &mut found, manifest);
+    let (shelves, dead, drafts_count) = opened.sort_out(cycle, &mut found, manifest);
     cycle.undeleted.lock().extend(&dead);
-    let kept = opened.give_up(cycle, found.unreadable, &dead, manifest);
+    let kept = opened.give_up(cycle, found.unreadable, (&dead, drafts_count), manifest);
     opened.look_at_misnamed(found.misnamed, &dead, manifest);
     // Numbers that a mask hides, and those of losses, were also given out, though the records are gone: a lower number
     // is never given again.
@@ -199,11 +199,15 @@ fn open_cycle(
     }
     let tables = || opened.logs.iter().chain(&opened.dead);
     let in_logs = tables().map(|table| table.index.read().last).max().unwrap_or_default();
-    let in_shelves = opened.findings.gone.iter().map(|shelf| shelf.last()).fold(last, Sequence::max);
+    // A shelf without an entry was not in use yet.
+    let was_used = |shelf: &&Arc<Shelf>| manifest.is_none_or(|manifest| manifest.entry(shelf.file).is_some());
+    let gone = opened.findings.gone.iter().filter(was_used);
+    let in_shelves = gone.map(|shelf| shelf.last()).fold(last, Sequence::max);
     let known = manifest.and_then(|manifest| manifest.had.get(number)).copied().unwrap_or_default();
     cycle.has_taken(in_logs.max(in_shelves).max(known));
     let logs = tables().map(|table| table.index.read().last.max(before(table.first)));
-    let last = logs.max().unwrap_or_default().max(last).max(manifest.map(Manifest::last).unwrap_or_default());
+    let named = manifest.map(Manifest::last).unwrap_or_default();
+    let last = logs.max().unwrap_or_default().max(last).max(named).max(known);
     shared.last.fetch_max(last.0, Ordering::Relaxed);
     cycle.change(|_| {
         let mut view = View { logs: opened.logs.clone(), shelves, missing, ..View::default() };
@@ -215,13 +219,13 @@ fn open_cycle(
 }
 
 impl OpenedCycle {
-    /// The shelves that count, and the dead files. Also records absent files.
+    /// The shelves that count, the dead files, and whether drafts count. Also records absent files.
     fn sort_out(
         &mut self,
         cycle: &CycleShared,
         found: &mut Found,
         manifest: Option<&Manifest>,
-    ) -> (Vec<Arc<Shelf>>, BTreeSet<FileId>) {
+    ) -> (Vec<Arc<Shelf>>, BTreeSet<FileId>, bool) {
         let standing = |drive: &Drive, file| audit::standing(manifest, drive, file);
         let logs = found.logs.iter().map(|log| log.file).chain(found.misnamed.iter().map(|(_, file)| *file));
         let shelves = found.shelves.iter().map(|shelf| shelf.file);
@@ -241,10 +245,11 @@ impl OpenedCycle {
             }
         }
         // If a needed file is absent, its records may be in drafts.
-        if absent.iter().all(|entry| entry.state == State::Retained) {
-            self.findings.gone.append(&mut drafts);
+        let drafts_count = absent.iter().any(|entry| entry.state != State::Retained);
+        if drafts_count {
+            shelves.append(&mut drafts)
         } else {
-            shelves.append(&mut drafts);
+            self.findings.gone.append(&mut drafts)
         }
         let mut dead: BTreeSet<FileId> = shelves.iter().flat_map(|shelf| shelf.superseded()).copied().collect();
         for log in &found.logs {
@@ -261,7 +266,7 @@ impl OpenedCycle {
             .into_iter()
             .filter(|entry| entry.state == State::Retained || !dead.contains(&entry.file))
             .for_each(|entry| self.findings.miss(&drives, entry));
-        (shelves, dead)
+        (shelves, dead, drafts_count)
     }
 
     /// Records the unreadable shelves. Returns the dead ones that stay.
@@ -269,16 +274,17 @@ impl OpenedCycle {
         &mut self,
         cycle: &CycleShared,
         unreadable: Vec<(Unreadable, Damage)>,
-        dead: &BTreeSet<FileId>,
+        (dead, drafts_count): (&BTreeSet<FileId>, bool),
         manifest: Option<&Manifest>,
     ) -> Vec<FileId> {
         let mut kept = Vec::new();
         for (shelf, damage) in unreadable {
             let entry = manifest.and_then(|manifest| manifest.entry(shelf.file));
-            // Nothing that was acknowledged is in a file that is not named.
+            // Nothing that was acknowledged is in a file that is not named, unless a named one is absent.
             let counts = match audit::standing(manifest, &shelf.drive, shelf.file) {
                 Standing::Alive | Standing::Strange => !dead.contains(&shelf.file),
-                Standing::Dead | Standing::Draft | Standing::Left => false,
+                Standing::Draft | Standing::Left => drafts_count && !dead.contains(&shelf.file),
+                Standing::Dead => false,
             };
             match (counts, shelf.is_kept) {
                 (false, true) => {

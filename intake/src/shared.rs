@@ -170,16 +170,16 @@ impl Shared {
 impl Shared {
     /// Changes the manifest, durably.
     ///
-    /// # Errors [`io::ErrorKind::StorageFull`], for any problem of the home: no drive of the pool is to blame, and the
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`], for any problem of the home: no drive of the pool is to blame, and the
     /// problem may be temporary.
     pub(crate) fn note(&self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
         let mut removed = Vec::new();
         self.cycles.iter().for_each(|cycle| removed.append(&mut cycle.removed.lock()));
-        let had = self.cycles.iter().map(CycleShared::had).collect();
         self.keeping(|keeper| {
             keeper.change(|manifest| {
                 manifest.files.retain(|entry| entry.state != State::Dead || !removed.contains(&entry.file));
-                manifest.had = had;
+                manifest.had = self.cycles.iter().map(CycleShared::had).collect();
                 change(manifest);
             })
         })
@@ -187,12 +187,12 @@ impl Shared {
 
     /// Records the lengths of open logs.
     ///
-    /// # Errors As [`Self::note`].
+    /// # Errors
+    /// As [`Self::note`].
     pub(crate) fn note_lengths(&self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
-        let had = self.cycles.iter().map(CycleShared::had).collect();
         self.keeping(|keeper| {
             keeper.extend(|manifest| {
-                manifest.had = had;
+                manifest.had = self.cycles.iter().map(CycleShared::had).collect();
                 change(manifest);
             })
         })

@@ -272,6 +272,12 @@ impl Writer {
         let holders = written.iter().filter(|written| written.is_ok()).count();
         if holders == 0 {
             let is_unknown = written.contains(&Err(Failure::Unknown));
+            if !is_unknown {
+                // No rotation lacks what none has taken.
+                let last = accepted.last().map(|change| change.sequence).unwrap_or_default();
+                let level = self.cycles.iter().zip(&self.shared.cycles).filter(|(cycle, _)| !cycle.is_behind());
+                level.for_each(|(_, cycle)| cycle.has_taken(last));
+            }
             for change in accepted {
                 change.answerer.answer(Err(if is_unknown { PutError::Unknown } else { PutError::NoSpace }));
             }

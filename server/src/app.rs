@@ -205,6 +205,8 @@ struct RunningServer {
     status: Arc<StatusService>,
     jobs: Repartitions,
     journal: Option<Arc<Journal>>,
+    /// The catalog was recovered, and its log is held until the journal leads to it.
+    is_recovered: bool,
 }
 
 impl RunningServer {
@@ -224,7 +226,7 @@ impl RunningServer {
         if let Some(journal) = self.journal.take() {
             let (store, world, anew) = (Arc::clone(store), self.world.clone(), config.accept_older_catalog);
             let copies = DriveCopies::new(store, world, Arc::clone(&journal), &config.journal, anew);
-            besides.spawn(journal_keeper::keep(self.context.clone(), journal, copies));
+            besides.spawn(journal_keeper::keep(self.context.clone(), (journal, self.is_recovered), copies));
         }
         if let Some((listener, address)) = scraped {
             tracing::info!("serving http://{address}/metrics");
@@ -296,7 +298,7 @@ impl Boot<'_> {
         let catalog_age = Arc::new(CatalogAge::new(self.config.accept_older_catalog));
         let is_ahead = log.as_ref().is_none_or(|log| catalog.sequence_at_open() > log.last_replayed());
         let (kept, now) = ((&catalog, journal.as_ref().ok()), (is_ahead, wall_ms()));
-        journal_keeper::lead_on(kept, &catalog_age, &staging, now).await?;
+        let is_recovered = journal_keeper::lead_on(kept, &catalog_age, &staging, now).await?;
         IntakeLog::claim(log.as_deref(), &catalog, self.config.accept_older_catalog).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
         if let Some(log) = &log {
@@ -349,7 +351,7 @@ impl Boot<'_> {
         status.journal = journal.ok();
         status.certificate.clone_from(&self.certificate);
         let journal = status.journal.clone();
-        Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs, journal })
+        Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs, journal, is_recovered })
     }
 
     /// Begins a run, and acquires the workshop.

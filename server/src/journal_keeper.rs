@@ -20,8 +20,9 @@ const LOOK: Duration = Duration::from_secs(10);
 /// The same while a copy is on its way to drives.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Maintains `journal`, and `copies` of the catalog on drives, until it is dropped.
-pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: DriveCopies) {
+/// Maintains `journal`, and `copies` of the catalog on drives, until it is dropped. The log of a catalog that
+/// `is_recovered` is held until there is a snapshot.
+pub(crate) async fn keep(context: Context, (journal, is_recovered): (Arc<Journal>, bool), mut copies: DriveCopies) {
     let (began, mut snapshots) = (clock::monotonic(), Snapshots::default());
     loop {
         let status = journal.status();
@@ -36,7 +37,8 @@ pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: Dr
         if is_newest && snapshots.is_due(now(), size) {
             let made = snapshot(context.catalog.clone(), Arc::clone(&journal), (context.wall)()).await;
             snapshots.ended(now(), made.is_ok());
-            if made.is_ok() {
+            // A log that is held for long would take no more. Only a recovered catalog needs all of it meanwhile.
+            if made.is_ok() || !is_recovered {
                 context.catalog.release_log();
             }
             context.counters.has_snapshot_failed.store(made.is_err(), Ordering::Relaxed);
@@ -67,6 +69,8 @@ pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: Dr
 ///
 /// A catalog that is not the newest, or not whole, gets no snapshot: its run releases the log (`lineage`).
 ///
+/// Returns true if the log of a recovered catalog is still held.
+///
 /// # Errors
 /// [`ServerError`] if catalog or workshop cannot be read.
 pub(crate) async fn lead_on(
@@ -74,28 +78,26 @@ pub(crate) async fn lead_on(
     age: &CatalogAge,
     staging: &Staging,
     (is_ahead, now_ms): (bool, u64),
-) -> Result<(), ServerError> {
+) -> Result<bool, ServerError> {
     if !catalog.holds_log() || !catalog_age::is_newest(age, catalog, staging).await? {
-        return Ok(());
+        return Ok(false);
     }
-    let Some(journal) = journal else {
+    let broken = journal.filter(|journal| journal.status().broken.is_some());
+    let Some(journal) = broken else {
         catalog.release_log();
-        return Ok(());
+        return Ok(false);
     };
-    if journal.status().broken.is_none() {
-        catalog.release_log();
-        return Ok(());
-    }
     if !is_ahead {
-        return Ok(());
+        return Ok(false);
     }
-    match snapshot(catalog.clone(), Arc::clone(journal), now_ms).await {
+    let made = snapshot(catalog.clone(), Arc::clone(journal), now_ms).await;
+    match &made {
         Ok(_) => catalog.release_log(),
         Err(error) => {
             tracing::warn!(%error, "no snapshot of the recovered catalog could be written; it is tried again");
         }
     }
-    Ok(())
+    Ok(made.is_err())
 }
 
 /// Reads the journal through; damage makes a snapshot due.

@@ -36,7 +36,8 @@ pub(super) fn quiesce(directory: &Path) -> io::Result<()> {
 
 /// Thaws the file system of `directory`, if it is frozen: a process that was killed in [`quiesce`] may have left it so.
 ///
-/// # Errors The system's error.
+/// # Errors
+/// The system's error.
 pub(super) fn thaw(directory: &Path) -> io::Result<()> {
     let root = open(directory)?;
     // SAFETY: FITHAW takes no argument and touches no memory of this process.

@@ -508,7 +508,10 @@ async fn ponders(listener: UnixListener, answers_others: bool) {
             let mut request = [0; 1024];
             assert_ne!(stream.read(&mut request).await.unwrap(), 0);
             let slow = [
-                (&b"POST /repartition"[..], serde_json::to_string(&JobReport { job: 7, ..Default::default() })),
+                (
+                    &b"POST /repartition"[..],
+                    serde_json::to_string(&crate::repartition::JobReport { job: 7, ..Default::default() }),
+                ),
                 (b"POST /catalog/backup", serde_json::to_string(&BackupReport { records: 7, ..Default::default() })),
                 (b"GET /lost", serde_json::to_string(&LostReport { count: 7, ..Default::default() })),
             ];
