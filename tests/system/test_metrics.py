@@ -147,7 +147,7 @@ class Metrics(SystemTest):
         taken = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(taken.close)
         listen = "127.0.0.1:{}".format(taken.getsockname()[1])
-        data = self.made(name="other", **STAYING, **{"metrics.listen": listen})
+        data = self.made(name="other", **{**STAYING, "metrics.listen": listen})
         said = refusal(larder("serve", "--data", data, "--port", "0"))
         self.assertIn(f"cannot listen on {listen}", said)
         self.assertIn("under [metrics] in larder.toml", said)
