@@ -247,9 +247,9 @@ impl OpenedCycle {
         // If a needed file is absent, its records may be in drafts.
         let drafts_count = absent.iter().any(|entry| entry.state != State::Retained);
         if drafts_count {
-            shelves.append(&mut drafts)
+            shelves.append(&mut drafts);
         } else {
-            self.findings.gone.append(&mut drafts)
+            self.findings.gone.append(&mut drafts);
         }
         let mut dead: BTreeSet<FileId> = shelves.iter().flat_map(|shelf| shelf.superseded()).copied().collect();
         for log in &found.logs {

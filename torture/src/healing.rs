@@ -426,7 +426,7 @@ impl Healing<'_> {
         let catalog = &self.running.context.catalog;
         let staged = catalog.staged_usage().await.map_or(1, |usage| usage.count);
         let quarantined = catalog.unreadable_usage().await.map_or(0, |(count, _)| count);
-        let asleep = self.running.world.ask(|rack, now| rests(rack, now));
+        let asleep = self.running.world.ask(rests);
         let rebuilt = self.plan.beyond || self.exposed().await.is_empty();
         staged <= quarantined && rebuilt && asleep.await == Some(true)
     }
