@@ -146,7 +146,7 @@ fn a_file_that_is_there_twice_costs_nothing_and_stays() {
                 intake.flush().expect("there is room");
             }
         }
-        assert!(world.files(0).iter().any(|(name, _)| *name == twin), "what is not understood is not removed");
+        assert!(world.files(0).iter().any(|(name, _)| *name == twin), "an unknown file is not removed");
     }
 }
 

@@ -1,11 +1,15 @@
 """A catalog that is put back from a backup does no harm to what only the newer one knows."""
 
+import errno
 import os
 import shutil
 import struct
+import subprocess
+import unittest
 
 import decoder
-from harness import BRISK, FILES, SystemTest, larder, noise
+import faults
+from harness import BINARY, BRISK, FILES, SystemTest, larder, noise
 
 SETTINGS = {**BRISK, "migrate.pack_size": "300 kB"}
 SMALL_STAYING = {**SETTINGS, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
@@ -344,6 +348,29 @@ class OlderCatalog(SystemTest):
             warnings = server.status()["warnings"]
             self.assertEqual([warning for warning in warnings if "catalog is older" in warning], [])
             self.assertEqual(server.stop(), 0)
+
+    @unittest.skipIf(faults.why_not(), faults.why_not())
+    def test_without_room_to_rebuild_the_newest_catalog_the_older_one_is_not_served(self):
+        shim = faults.Faults(self.root)
+        server = self.rack("nas8", SMALL_STAYING)
+        server.client().create_bucket(Bucket="pantry")
+        acknowledged = self.put(server.client(), "before", 3)
+        self.assertEqual(server.stop(), 0)
+        self.copy(server.data, "catalog.db", "catalog.older")
+        for turn in range(3):
+            server = self.serve(server.data)
+            acknowledged |= self.put(server.client(), f"since{turn}", 3)
+            self.assertEqual(server.stop(), 0)
+        self.copy(server.data, "catalog.older", "catalog.db")
+        shim.arm("fail", [("write", "catalog.db.recovering", 1)], faults.FOREVER, errno.ENOSPC)
+        refused = subprocess.run([BINARY, "serve", "--data", server.data, "--port", "0"], text=True, timeout=60,
+                                 env={**os.environ, **shim.environment()}, capture_output=True, check=False)
+        self.assertEqual(refused.returncode, 1, refused.stderr)
+        self.assertIn("nor can a start make the catalog again from its journal and its log", refused.stderr)
+        shim.disarm()
+        server = self.serve(server.data)
+        self.reads(server.client(), "pantry", acknowledged)
+        self.assertNotIn("catalog_older", server.status()["conditions"])
 
     def test_what_a_crash_leaves_in_the_workshop_goes_at_the_start_after_the_next(self):
         settings = {**SMALL_STAYING, **FILES}

@@ -2,6 +2,7 @@
 from a copy and the packs."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -239,6 +240,28 @@ class Recover(SystemTest):
         self.reads(server.client(), "pantry", objects)
         server.stop()
         self.is_whole(server.data)
+
+    @unittest.skipIf(faults.why_not(), faults.why_not())
+    def test_a_full_disk_of_the_server_does_not_make_the_copies_on_drives_unusable(self):
+        shim = faults.Faults(self.root)
+        server = self.rack("nas8", COPYING)
+        self.journal_leads_on(server)
+        server.client().create_bucket(Bucket="pantry")
+        objects = self.used(server, "cold")
+        server.until_cold()
+        self.on_drives(server)
+        self.assertEqual(server.stop(), 0)
+        lose(server.data, "workshop")
+        shim.arm("fail", [("write", "/catalog.db.recovering-copies/", 1)], faults.FOREVER, errno.ENOSPC)
+        refused = subprocess.run([BINARY, "recover", "--data", server.data], text=True, timeout=60, check=False,
+                                 env={**os.environ, **shim.environment()}, capture_output=True)
+        self.assertGreater(shim.hits(), 0)
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        self.assertIn("No space left on device", refused.stderr)
+        self.assertFalse(os.path.exists(os.path.join(server.data, "catalog.db")), "no older catalog was made")
+        shim.disarm()
+        self.assertEqual(self.recovered(server.data)["base"]["source"], "drives")
+        self.reads(self.serve(server.data).client(), "pantry", objects)
 
     def test_where_the_newest_copy_is_damaged_the_one_before_leads_to_what_it_knew(self):
         server = self.rack("nas8", {**COPYING, "journal.snapshot_period": "1 s"})
@@ -573,7 +596,7 @@ class RecoverAgain(SystemTest):
         shim = faults.Faults(self.root)
         steps = [("rename", "catalog.db", count) for count in range(1, 6)]
         steps += [("sync", "catalog.db.recovering", count) for count in (1, 2, 4)]
-        steps += [("write", "catalog.db.recovering", count) for count in (1, 10, 30)]
+        steps += [("write", "/catalog.db.recovering", count) for count in (1, 10, 30)]
         steps += [("unlink", "catalog.db", count) for count in (1, 3)]
         killed = []
         for lost in (False, True):

@@ -100,7 +100,7 @@ async fn a_lost_catalog_is_made_again_after_any_number_of_restarts() {
 }
 
 #[tokio::test]
-async fn a_write_that_fails_makes_a_snapshot_due_whoever_meets_it() {
+async fn a_failed_write_makes_a_snapshot_due_wherever_it_happens() {
     for meets in ["a check", "a copy", "a snapshot"] {
         let dir = tempfile::tempdir().unwrap();
         let process = Process::begin(dir.path(), 9);
