@@ -596,7 +596,7 @@ class RecoverAgain(SystemTest):
         shim = faults.Faults(self.root)
         steps = [("rename", "catalog.db", count) for count in range(1, 6)]
         steps += [("sync", "catalog.db.recovering", count) for count in (1, 2, 4)]
-        steps += [("write", "/catalog.db.recovering", count) for count in (1, 10, 30)]
+        steps += [("write", "catalog.db.recovering", count) for count in (1, 10, 30)]
         steps += [("unlink", "catalog.db", count) for count in (1, 3)]
         killed = []
         for lost in (False, True):

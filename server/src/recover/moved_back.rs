@@ -53,22 +53,26 @@ impl<'a> MovedBack<'a> {
         if let Some((_, slot)) = file.filter(|(described, _)| described.is(at, object)) {
             return Ok(Some(*slot));
         }
-        // Records are sorted by the object's name.
-        let first = NamedSlot::of(0, at.0, at.1);
-        let mut from = first.clone();
-        loop {
-            let page = staging.records(&from).await?;
-            let Some(last) = page.last().map(|record| record.at.successor()) else { return Ok(None) };
-            for record in page.iter().take_while(|record| record.at.name() == first.name()) {
-                if described(staging, record.at.clone()).await.is_some_and(|described| described.is(at, object)) {
-                    return Ok(Some(record.at.slot()));
-                }
+        record_of(staging, at, object).await
+    }
+}
+
+/// The slot of the record with the bytes of `object`. Records are sorted by the name of their object.
+async fn record_of(staging: &Staging, at: (&str, &str), object: &Object) -> Result<Option<u64>, ServerError> {
+    let first = NamedSlot::of(0, at.0, at.1);
+    let mut from = first.clone();
+    loop {
+        let page = staging.records(&from).await?;
+        let Some(last) = page.last().map(|record| record.at.successor()) else { return Ok(None) };
+        for record in page.iter().take_while(|record| record.at.name() == first.name()) {
+            if described(staging, record.at.clone()).await.is_some_and(|described| described.is(at, object)) {
+                return Ok(Some(record.at.slot()));
             }
-            if last.name() != first.name() {
-                return Ok(None);
-            }
-            from = last;
         }
+        if last.name() != first.name() {
+            return Ok(None);
+        }
+        from = last;
     }
 }
 
