@@ -354,7 +354,7 @@ impl Drives {
                 DrivePhase::Ready => self.command(*drive, DrivePhase::Unmounting, step),
                 // It may still spin: it is stopped like the others, so that its permits can be released.
                 DrivePhase::Away(_) if self.is_permitted(*drive) => {
-                    self.backoff.forget(*drive);
+                    self.backoff.cut_short(*drive);
                     self.command(*drive, DrivePhase::Unmounting, step);
                 }
                 DrivePhase::AwaitingPermit => self.do_without(*drive, false, step.now),
@@ -425,10 +425,9 @@ impl Drives {
         if phase.is_away() {
             self.notices.push_back(Notice::Unwritable(drive));
             // It has just executed a stop, so it is away because of its transfers, unless its commands failed too
-            // often. The pause already grew when the transfers failed.
+            // often.
             if self.states[drive.index()].failures < FAILURES_MAX {
                 self.untried.insert(drive);
-                self.backoff.take_back(drive);
             }
             self.retry_later(drive, now);
             if self.trials.get_mut(&drive).is_some_and(|(_, mounted)| core::mem::take(mounted)) {

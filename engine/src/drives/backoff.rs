@@ -24,11 +24,13 @@ pub(super) struct Backoff {
     pauses: Vec<Duration>,
     /// Few drives are given up on at a time.
     planned: BTreeSet<(Time, DriveId)>,
+    /// Drives whose planned try ends a pause. The pause has not ended.
+    pausing: BTreeSet<DriveId>,
 }
 
 impl Backoff {
     pub fn new(drive_count: usize) -> Self {
-        Self { pauses: vec![Duration::ZERO; drive_count], planned: BTreeSet::new() }
+        Self { pauses: vec![Duration::ZERO; drive_count], planned: BTreeSet::new(), pausing: BTreeSet::new() }
     }
 
     /// Plans the next try of `drive`; it replaces an earlier plan.
@@ -45,16 +47,22 @@ impl Backoff {
         let at = now + *pause;
         assert!(at > now || at == Time::MAX, "the next try is in the future");
         self.plan(drive, at);
+        self.pausing.insert(drive);
     }
 
-    /// Halves the pause again: the drive was stopped before the pause ended.
-    pub fn take_back(&mut self, drive: DriveId) {
-        self.pauses[drive.index()] /= 2;
+    /// Drops the planned try of `drive`, which is stopped first. A pause that has not ended does not count: the next one
+    /// is as long.
+    pub fn cut_short(&mut self, drive: DriveId) {
+        if self.pausing.contains(&drive) {
+            self.pauses[drive.index()] /= 2;
+        }
+        self.forget(drive);
     }
 
     /// Drops the planned try of `drive`, if any.
     pub fn forget(&mut self, drive: DriveId) {
         self.planned.retain(|(_, planned)| *planned != drive);
+        self.pausing.remove(&drive);
     }
 
     /// Resets the pause to the shortest one.
@@ -66,7 +74,9 @@ impl Backoff {
     pub fn take_due(&mut self, now: Time) -> Option<DriveId> {
         // At the end of time every try would be planned for the current time, in an endless loop.
         self.planned.first().filter(|(at, _)| *at <= now && *at < Time::MAX)?;
-        self.planned.pop_first().map(|(_, drive)| drive)
+        let (_, drive) = self.planned.pop_first()?;
+        self.pausing.remove(&drive);
+        Some(drive)
     }
 
     /// The time of the next try of any drive.
@@ -79,16 +89,31 @@ impl Backoff {
 mod tests {
     use super::*;
 
+    fn minutes(backoff: &Backoff, drive: DriveId) -> u64 {
+        backoff.pauses[drive.index()].as_secs() / 60
+    }
+
+    #[test]
+    fn a_pause_that_ended_is_not_cut_short() {
+        let mut backoff = Backoff::new(2);
+        let drive = DriveId(1);
+        backoff.plan_later(drive, Time::ZERO);
+        assert_eq!(backoff.take_due(Time::MAX), Some(drive));
+        backoff.plan(drive, Time::ZERO);
+        backoff.cut_short(drive);
+        assert_eq!(minutes(&backoff, drive), 10);
+    }
+
     #[test]
     fn pauses_double_up_to_a_day_and_one_that_is_not_waited_for_does_not_count() {
         let mut backoff = Backoff::new(2);
         let drive = DriveId(1);
         let mut pause = || {
             backoff.plan_later(drive, Time::ZERO);
-            backoff.take_back(drive);
+            backoff.cut_short(drive);
             backoff.plan_later(drive, Time::ZERO);
             assert_eq!(backoff.take_due(Time::MAX), Some(drive));
-            backoff.pauses[1].as_secs() / 60
+            minutes(&backoff, drive)
         };
         let pauses: Vec<u64> = (0..10).map(|_| pause()).collect();
         assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1280, 1440, 1440]);
