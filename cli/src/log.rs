@@ -149,11 +149,12 @@ fn lines_max(level: Level) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tracing::metadata::Kind;
 
     #[test]
     fn a_callsite_has_a_limit_per_minute_and_dropped_lines_are_counted() {
         let limit = RateLimit::default();
-        let of = tracing::callsite!(name: "kind", kind: tracing::metadata::Kind::EVENT, fields: message);
+        let of = tracing::callsite!(name: "kind", kind: Kind::EVENT, level: Level::INFO, fields: message);
         let of = tracing::callsite::Callsite::metadata(of);
         let began = monotonic();
         let taken = (0..LINES_MAX + 7).filter(|_| limit.allows(of, began)).count();

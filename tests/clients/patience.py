@@ -13,20 +13,18 @@ import concurrent.futures
 import importlib.metadata
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, os.pardir, "system"))
 
 import harness  # noqa: E402
+from programs import BODY, BUCKET, BYTES, KEY, PROGRAMS, TOOLS, Missing, tool  # noqa: E402
 
-BUCKET, KEY, BYTES = "pantry", "jar.csv", 300_000
-ROWS = BYTES // 6
-TOOLS = os.environ.get("LARDER_TOOLS", "")
 # Nobody waits longer than this for one object.
 END_S = 1200
 
@@ -74,6 +72,21 @@ client = boto3.client("s3", endpoint_url=ENDPOINT)
 with smart_open.open(f"s3://{BUCKET}/{KEY}", "rb", transport_params={"client": client}) as file:
     got = len(file.read())
 """,
+    "awscrt": """
+import awscrt.auth, awscrt.http, awscrt.s3
+keys = awscrt.auth.AwsCredentialsProvider.new_static(ACCESS, SECRET)
+signing = awscrt.s3.create_default_s3_signing_config(region="us-east-1", credential_provider=keys)
+if TUNED:
+    TUNED = {"retry_config": awscrt.s3.S3RetryConfig(**TUNED)}
+client = awscrt.s3.S3Client(region="us-east-1", tls_mode=awscrt.s3.S3RequestTlsMode.DISABLED, signing_config=signing,
+                            **TUNED)
+request = awscrt.http.HttpRequest("GET", f"/{BUCKET}/{KEY}", awscrt.http.HttpHeaders([("host", ADDRESS)]))
+chunks = []
+asked = client.make_request(request=request, type=awscrt.s3.S3RequestType.GET_OBJECT,
+                            on_body=lambda chunk, **_: chunks.append(bytes(chunk)))
+asked.finished_future.result()
+got = len(b"".join(chunks))
+""",
 }
 # What makes a client wait for longer. None: it waits by itself for as long as the server does, or nothing makes it.
 TUNED = {
@@ -83,11 +96,8 @@ TUNED = {
     "pyarrow": {"request_timeout": 120, "max_attempts": 20},
     "polars": {"timeout": "120 s", "max_retries": 20, "retry_timeout_ms": 900_000},
     "curl": ["--retry", "20", "--retry-max-time", "900"],
+    **{name: program.tuned for name, program in PROGRAMS.items() if program.tuned},
 }
-
-
-def tool(name):
-    return shutil.which(name, path=os.pathsep.join([os.path.dirname(sys.executable), TOOLS, os.environ["PATH"]]))
 
 
 def httpfs():
@@ -95,11 +105,18 @@ def httpfs():
     return next(str(file.locate()) for file in files if file.name == "httpfs.duckdb_extension")
 
 
+# Addresses of this machine, each with a port 80.
+HOSTS = (f"127.0.0.{number}" for number in range(2, 255))
+
+
 class Site:
     """A server on a rack whose groups take so long to wake, on which everything sleeps."""
 
     def __init__(self, root, name, wake_s, max_wait):
         self.root, self.name = os.path.join(root, f"{name}-{wake_s}"), name
+        self.program = PROGRAMS.get(name.removesuffix("-tuned"))
+        self.host = next(HOSTS) if self.program and self.program.is_at_80 else None
+        self.into = os.path.join(self.root, "got")
         os.makedirs(self.root)
         rack, self.data = harness.rack_that_wakes_in(wake_s, self.root), os.path.join(self.root, "data")
         made = harness.larder("init", "--rack", rack, "--data", self.data)
@@ -110,26 +127,46 @@ class Site:
         self.server.until_cold()
         self.server.stop()
         # True to life, and asleep from the beginning.
-        self.serve({**harness.BRISK, "time_scale": 1, "migrate.older_than": None, "max_wait": max_wait,
-                    "journal.wake_after": "never", "scrub.period": "never"})
+        lasting = {**harness.BRISK, "time_scale": 1, "migrate.older_than": None, "max_wait": max_wait,
+                   "journal.wake_after": "never", "scrub.period": "never"}
+        if self.program and self.program.is_secured:
+            lasting |= self.certificate()
+        # At the address that a program may have remembered.
+        self.serve(lasting, int(self.server.address.rpartition(":")[2]))
         self.server.until_asleep(timeout=4 * wake_s + 60)
 
-    def serve(self, settings):
+    def certificate(self):
+        pair = [os.path.join(self.data, name) for name in ("server.pem", "server.key")]
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                        "-out", pair[0], "-keyout", pair[1], "-days", "2", "-subj", "/CN=larder"],
+                       check=True, capture_output=True)
+        return {"tls.certificate": "server.pem", "tls.key": "server.key"}
+
+    def serve(self, settings, port=0):
+        if self.host:
+            settings, port = {**settings, "listen": f"{self.host}:80"}, None
         with open(os.path.join(self.data, "larder.toml"), "w", encoding="utf-8") as file:
             file.write(harness.configuration(settings))
-        self.server = harness.Server(self.data, "serve")
+        self.server = harness.Server(self.data, "serve", port=port)
 
     def fill(self):
-        self.server.filled({KEY: b"a,b,c\n" * ROWS}, BUCKET)
+        self.server.filled({KEY: BODY}, BUCKET)
+        if self.program:
+            self.program.fill(self)
         if self.name.startswith("restic"):
             for words in (["init"], ["backup", harness.NAS8]):
                 subprocess.run([tool("restic"), *words], env=self.environment(), capture_output=True, check=True)
 
     def environment(self):
-        theirs = ("AWS_", "RCLONE_", "RESTIC_")
+        theirs = ("AWS_", "RCLONE_", "RESTIC_", "PGBACKREST_", "GIT_")
+        # Some programs start others, or themselves again.
+        path = os.pathsep.join([os.path.dirname(sys.executable), TOOLS, os.environ["PATH"]])
         server = self.server
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith(theirs)},
+            "PATH": path,
+            "HOME": self.root,
+            "EMAIL": "larder@example.com",
             "AWS_ACCESS_KEY_ID": server.access_key,
             "AWS_SECRET_ACCESS_KEY": server.secret_key,
             "AWS_DEFAULT_REGION": "us-east-1",
@@ -148,7 +185,9 @@ class Site:
 
     def command(self, client, tuned):
         """The words that ask for the object, and what is added to the environment."""
-        into, server = os.path.join(self.root, "got"), self.server
+        into, server = self.into, self.server
+        if self.program:
+            return self.program.words(self, tuned)
         if client in PYTHON:
             names = {"ENDPOINT": server.endpoint, "ADDRESS": server.address, "ACCESS": server.access_key,
                      "SECRET": server.secret_key, "BUCKET": BUCKET, "KEY": KEY, "TUNED": tuned or {},
@@ -182,10 +221,17 @@ class Site:
             return "still waits", END_S, ""
         took_s = time.monotonic() - began
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        return ("got it" if done.returncode == 0 else "failed"), took_s, said[-1] if said else ""
+        has_it = done.returncode == 0 and (self.program is None or self.is_made())
+        return ("got it" if has_it else "failed"), took_s, said[-1] if said else ""
+
+    def is_made(self):
+        made = self.program.makes and os.path.join(self.root, self.program.makes)
+        return made is None or (os.path.exists(made) and os.path.getsize(made) >= BYTES)
 
 
 def version(client):
+    if client in PROGRAMS:
+        return PROGRAMS[client].version()
     if client in PYTHON or client in ("aws", "s3cmd"):
         return importlib.metadata.version({"aws": "awscli"}.get(client, client))
     word = "version" if client in ("rclone", "restic") else "--version"
@@ -209,14 +255,14 @@ def main():
     parser.add_argument("--defaults-only", action="store_true")
     parser.add_argument("clients", nargs="*", metavar="CLIENT")
     asked = parser.parse_args()
-    everybody = ["aws", *PYTHON, "rclone", "restic", "s3cmd", "curl"]
+    everybody = ["aws", *PYTHON, "rclone", "restic", "s3cmd", "curl", *PROGRAMS]
     clients, versions = [], {}
     for client in asked.clients or everybody:
         try:
             versions[client] = version(client)
             clients.append(client)
-        except (importlib.metadata.PackageNotFoundError, TypeError):
-            print(f"there is no {client} on this machine", file=sys.stderr)
+        except (importlib.metadata.PackageNotFoundError, Missing, unittest.SkipTest) as error:
+            print(f"there is no {client} on this machine: {error}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="larder-patience-") as root, \
             concurrent.futures.ThreadPoolExecutor(asked.at_once) as pool:
         runs = [(client, is_tuned) for client in clients for is_tuned in (False, True)
