@@ -11,6 +11,7 @@ A client that this machine has not got is named and left out.
 import argparse
 import concurrent.futures
 import importlib.metadata
+import itertools
 import os
 import re
 import subprocess
@@ -23,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, os.pardir, "system"))
 
 import harness  # noqa: E402
-from programs import BODY, BUCKET, BYTES, KEY, PROGRAMS, TOOLS, Missing, tool  # noqa: E402
+from programs import BODY, BUCKET, BYTES, KEY, PATH, PROGRAMS, Missing, tool  # noqa: E402
 
 # Nobody waits longer than this for one object.
 END_S = 1200
@@ -105,8 +106,8 @@ def httpfs():
     return next(str(file.locate()) for file in files if file.name == "httpfs.duckdb_extension")
 
 
-# Addresses of this machine, each with a port 80.
-HOSTS = (f"127.0.0.{number}" for number in range(2, 255))
+# Of addresses of this machine, each with a port 80.
+HOST_NUMBERS = itertools.count(2)
 
 
 class Site:
@@ -115,25 +116,29 @@ class Site:
     def __init__(self, root, name, wake_s, max_wait):
         self.root, self.name = os.path.join(root, f"{name}-{wake_s}"), name
         self.program = PROGRAMS.get(name.removesuffix("-tuned"))
-        self.host = next(HOSTS) if self.program and self.program.is_at_80 else None
+        self.host = f"127.0.0.{next(HOST_NUMBERS)}" if self.program and self.program.is_at_80 else None
         self.into = os.path.join(self.root, "got")
+        self.data, self.server = os.path.join(self.root, "data"), None
+        self.wake_s, self.max_wait = wake_s, max_wait
+
+    def fall_asleep(self):
+        """Starts the server, fills it and waits until all drives sleep."""
         os.makedirs(self.root)
-        rack, self.data = harness.rack_that_wakes_in(wake_s, self.root), os.path.join(self.root, "data")
+        rack = harness.rack_that_wakes_in(self.wake_s, self.root)
         made = harness.larder("init", "--rack", rack, "--data", self.data)
         assert made.returncode == 0, made.stderr
-        self.server = None
         self.serve({**harness.BRISK, "time_scale": 100})
         self.fill()
         self.server.until_cold()
         self.server.stop()
         # True to life, and asleep from the beginning.
-        lasting = {**harness.BRISK, "time_scale": 1, "migrate.older_than": None, "max_wait": max_wait,
+        lasting = {**harness.BRISK, "time_scale": 1, "migrate.older_than": None, "max_wait": self.max_wait,
                    "journal.wake_after": "never", "scrub.period": "never"}
         if self.program and self.program.is_secured:
             lasting |= self.certificate()
         # At the address that a program may have remembered.
         self.serve(lasting, int(self.server.address.rpartition(":")[2]))
-        self.server.until_asleep(timeout=4 * wake_s + 60)
+        self.server.until_asleep(timeout=4 * self.wake_s + 60)
 
     def certificate(self):
         pair = [os.path.join(self.data, name) for name in ("server.pem", "server.key")]
@@ -159,12 +164,11 @@ class Site:
 
     def environment(self):
         theirs = ("AWS_", "RCLONE_", "RESTIC_", "PGBACKREST_", "GIT_")
-        # Some programs start others, or themselves again.
-        path = os.pathsep.join([os.path.dirname(sys.executable), TOOLS, os.environ["PATH"]])
         server = self.server
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith(theirs)},
-            "PATH": path,
+            # Some programs start others, or themselves again.
+            "PATH": PATH,
             "HOME": self.root,
             "EMAIL": "larder@example.com",
             "AWS_ACCESS_KEY_ID": server.access_key,
@@ -239,12 +243,25 @@ def version(client):
     return re.search(r"\d+(\.\d+)+", said)[0]
 
 
+def found(clients):
+    """The version of each client that this machine has."""
+    versions = {}
+    for client in clients:
+        try:
+            versions[client] = version(client)
+        except (importlib.metadata.PackageNotFoundError, Missing, unittest.SkipTest) as error:
+            print(f"there is no {client} on this machine: {error}", file=sys.stderr)
+    return versions
+
+
 def measured(root, client, is_tuned, wake_s, max_wait):
     site = Site(root, client + ("-tuned" if is_tuned else ""), wake_s, max_wait)
     try:
+        site.fall_asleep()
         return site.ask(client, TUNED[client] if is_tuned else None)
     finally:
-        site.server.kill()
+        if site.server:
+            site.server.kill()
 
 
 def main():
@@ -255,17 +272,10 @@ def main():
     parser.add_argument("--defaults-only", action="store_true")
     parser.add_argument("clients", nargs="*", metavar="CLIENT")
     asked = parser.parse_args()
-    everybody = ["aws", *PYTHON, "rclone", "restic", "s3cmd", "curl", *PROGRAMS]
-    clients, versions = [], {}
-    for client in asked.clients or everybody:
-        try:
-            versions[client] = version(client)
-            clients.append(client)
-        except (importlib.metadata.PackageNotFoundError, Missing, unittest.SkipTest) as error:
-            print(f"there is no {client} on this machine: {error}", file=sys.stderr)
+    versions = found(asked.clients or ["aws", *PYTHON, "rclone", "restic", "s3cmd", "curl", *PROGRAMS])
     with tempfile.TemporaryDirectory(prefix="larder-patience-") as root, \
             concurrent.futures.ThreadPoolExecutor(asked.at_once) as pool:
-        runs = [(client, is_tuned) for client in clients for is_tuned in (False, True)
+        runs = [(client, is_tuned) for client in versions for is_tuned in (False, True)
                 if not is_tuned or (client in TUNED and not asked.defaults_only)]
         results = {(*run, wake_s): pool.submit(measured, root, *run, wake_s, asked.max_wait)
                    for wake_s in asked.wake for run in runs}
