@@ -354,7 +354,7 @@ impl Drives {
                 DrivePhase::Ready => self.command(*drive, DrivePhase::Unmounting, step),
                 // It may still spin: it is stopped like the others, so that its permits can be released.
                 DrivePhase::Away(_) if self.is_permitted(*drive) => {
-                    self.backoff.cut_short(*drive);
+                    self.backoff.forget(*drive);
                     self.command(*drive, DrivePhase::Unmounting, step);
                 }
                 DrivePhase::AwaitingPermit => self.do_without(*drive, false, step.now),
@@ -740,7 +740,7 @@ impl Drives {
     fn stand_by(&mut self, drive: DriveId) {
         assert!(self.phase(drive) == DrivePhase::Standby && !self.is_permitted(drive), "{drive} stands still");
         self.states[drive.index()].lost_by_world = false;
-        self.backoff.forget(drive);
+        self.backoff.begin_try(drive);
         self.notices.push_back(Notice::Standby(drive));
     }
 

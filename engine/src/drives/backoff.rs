@@ -24,13 +24,13 @@ pub(super) struct Backoff {
     pauses: Vec<Duration>,
     /// Few drives are given up on at a time.
     planned: BTreeSet<(Time, DriveId)>,
-    /// Drives whose planned try ends a pause. The pause has not ended.
-    pausing: BTreeSet<DriveId>,
+    /// Drives whose pause their last try has doubled already: each try doubles it once, however much of it fails.
+    doubled: BTreeSet<DriveId>,
 }
 
 impl Backoff {
     pub fn new(drive_count: usize) -> Self {
-        Self { pauses: vec![Duration::ZERO; drive_count], planned: BTreeSet::new(), pausing: BTreeSet::new() }
+        Self { pauses: vec![Duration::ZERO; drive_count], planned: BTreeSet::new(), doubled: BTreeSet::new() }
     }
 
     /// Plans the next try of `drive`; it replaces an earlier plan.
@@ -40,29 +40,26 @@ impl Backoff {
         assert!(self.planned.len() <= self.pauses.len(), "no drive has two tries planned");
     }
 
-    /// Plans the next try of `drive` after a pause twice as long as the last one.
+    /// Plans the next try of `drive`, whose last one failed, after a pause twice as long as before that one.
     pub fn plan_later(&mut self, drive: DriveId, now: Time) {
         let pause = &mut self.pauses[drive.index()];
-        *pause = (*pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+        if self.doubled.insert(drive) {
+            *pause = (*pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+        }
         let at = now + *pause;
         assert!(at > now || at == Time::MAX, "the next try is in the future");
         self.plan(drive, at);
-        self.pausing.insert(drive);
     }
 
-    /// Drops the planned try of `drive`, which is stopped first. A pause that has not ended does not count: the next
-    /// one is as long.
-    pub fn cut_short(&mut self, drive: DriveId) {
-        if self.pausing.contains(&drive) {
-            self.pauses[drive.index()] /= 2;
-        }
+    /// Drops the planned try of `drive`, which may be started at any time: that is its next try.
+    pub fn begin_try(&mut self, drive: DriveId) {
         self.forget(drive);
+        self.doubled.remove(&drive);
     }
 
     /// Drops the planned try of `drive`, if any.
     pub fn forget(&mut self, drive: DriveId) {
         self.planned.retain(|(_, planned)| *planned != drive);
-        self.pausing.remove(&drive);
     }
 
     /// Resets the pause to the shortest one.
@@ -75,7 +72,7 @@ impl Backoff {
         // At the end of time every try would be planned for the current time, in an endless loop.
         self.planned.first().filter(|(at, _)| *at <= now && *at < Time::MAX)?;
         let (_, drive) = self.planned.pop_first()?;
-        self.pausing.remove(&drive);
+        self.doubled.remove(&drive);
         Some(drive)
     }
 
@@ -94,23 +91,24 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_ended_is_not_cut_short() {
+    fn each_start_of_a_drive_is_a_try_whether_or_not_its_pause_ended() {
         let mut backoff = Backoff::new(2);
         let drive = DriveId(1);
-        backoff.plan_later(drive, Time::ZERO);
-        assert_eq!(backoff.take_due(Time::MAX), Some(drive));
-        backoff.plan(drive, Time::ZERO);
-        backoff.cut_short(drive);
-        assert_eq!(minutes(&backoff, drive), 10);
+        for expected in [10, 20, 40] {
+            backoff.begin_try(drive);
+            backoff.plan_later(drive, Time::ZERO);
+            backoff.forget(drive);
+            assert_eq!(minutes(&backoff, drive), expected);
+        }
     }
 
     #[test]
-    fn pauses_double_up_to_a_day_and_one_that_is_not_waited_for_does_not_count() {
+    fn pauses_double_up_to_a_day_and_once_for_each_try() {
         let mut backoff = Backoff::new(2);
         let drive = DriveId(1);
         let mut pause = || {
             backoff.plan_later(drive, Time::ZERO);
-            backoff.cut_short(drive);
+            backoff.forget(drive);
             backoff.plan_later(drive, Time::ZERO);
             assert_eq!(backoff.take_due(Time::MAX), Some(drive));
             minutes(&backoff, drive)
