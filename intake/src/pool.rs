@@ -165,11 +165,12 @@ pub(crate) fn open(directories: &[Box<dyn Directory>], entropy: u128) -> Result<
     let newest = labels.iter().flatten().max_by_key(|label| label.version).cloned();
     let Some(mut newest) = newest else { unreachable!("a pool that was made has labels") };
     newest.has_manifest = labels.iter().flatten().any(|label| label.has_manifest);
+    let mut present: Vec<DriveUuid> = labels.iter().flatten().map(|label| label.drive).collect();
     let mut drives = Vec::new();
     for (drive, label) in labels.iter().enumerate() {
         let uuid = match label {
             Some(label) => label.drive,
-            None => join(directories[drive].as_ref(), &mut newest, uuid_of(entropy, drive))
+            None => join(directories[drive].as_ref(), &mut newest, &mut present, uuid_of(entropy, drive))
                 .map_err(|error| OpenError::Drive { drive, error: error.into() })?,
         };
         drives.push(uuid);
@@ -215,12 +216,21 @@ fn make(directories: &[Box<dyn Directory>], entropy: u128) -> Result<Vec<Option<
     Ok(labels)
 }
 
-/// Adds a drive to the smaller rotation. Its own label is the first to list it, so a listed drive has a label.
-fn join(directory: &dyn Directory, newest: &mut Label, uuid: DriveUuid) -> io::Result<DriveUuid> {
-    let size = |cycle| newest.members.iter().filter(|member| member.cycle == cycle).count();
-    let cycle = u8::from(size(1) > 0 && size(1) < size(0));
+/// Adds a drive to the rotation with fewer `present` drives: one that replaces a lost drive goes to the rotation that
+/// lost it. Its own label is the first to list it, so a listed drive has a label.
+fn join(
+    directory: &dyn Directory,
+    newest: &mut Label,
+    present: &mut Vec<DriveUuid>,
+    uuid: DriveUuid,
+) -> io::Result<DriveUuid> {
+    let has_two = newest.members.iter().any(|member| member.cycle == 1);
+    let is_there = |member: &&Member| present.contains(&member.uuid);
+    let size = |cycle| newest.members.iter().filter(is_there).filter(|member| member.cycle == cycle).count();
+    let cycle = u8::from(has_two && size(1) < size(0));
     newest.members.push(Member { uuid, cycle });
     newest.version += 1;
+    present.push(uuid);
     write(directory, &Label { drive: uuid, ..newest.clone() })?;
     Ok(uuid)
 }
@@ -272,6 +282,20 @@ mod tests {
         let first: Vec<_> = (0..5).map(|drive| few.directory(drive)).collect();
         assert_eq!(cycles(&open(&first, 77).expect("it is new")), [0; 5]);
         assert_eq!(cycles(&open(&few.directories(), 78).expect("it grows")), [0; 6], "copies are set when it is made");
+    }
+
+    #[test]
+    fn a_drive_that_replaces_a_lost_one_joins_the_rotation_that_lost_it() {
+        let world = World::new(6);
+        assert_eq!(cycles(&open(&world.directories(), 77).expect("it is new")), [0, 0, 0, 1, 1, 1]);
+        // Emptied one after the other, without time to heal; the others of their rotations are there.
+        for (entropy, (drive, cycle)) in (78..).zip([(0, 0), (1, 0), (4, 1), (0, 0), (5, 1)]) {
+            for (name, _) in world.files(drive) {
+                world.put_file(drive, &name, None);
+            }
+            let pool = open(&world.directories(), entropy).expect("it is replaced");
+            assert_eq!(pool.members.last().map(|member| member.cycle), Some(cycle), "drive {drive}");
+        }
     }
 
     #[test]

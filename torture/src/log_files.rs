@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 /// The files of each drive, and last those of the home.
 pub(crate) type Files = Vec<BTreeMap<String, Vec<u8>>>;
 
-/// With six drives there are two rotations. The one with the first three is damaged, the other never.
+/// With six drives there are two rotations. The one with the first three is damaged, the other never. They stay in it:
+/// one that was emptied joins the rotation that lost it.
 const OF_ONE_ROTATION: usize = 3;
 
 /// Bytes of a sector.

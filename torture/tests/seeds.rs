@@ -539,6 +539,11 @@ fn a_stack_with_nothing_in_its_header_and_the_footer_of_another_is_repaired() {
 }
 
 #[test]
+fn two_drives_of_one_rotation_that_are_emptied_one_after_the_other_stay_in_it() {
+    sound(16_247_908_255);
+}
+
+#[test]
 fn servers_that_are_stopped_amid_faults_close_and_lose_nothing() {
     let mut totals = Totals::default();
     let abrupt = (STOPPED_FROM..).filter(|seed| Plan::of(*seed).abrupt);
