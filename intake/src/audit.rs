@@ -105,7 +105,7 @@ pub(crate) fn check(shared: &Shared, found: &[Found<'_>]) -> Result<(), OpenErro
     for (cycle, (found, _)) in shared.cycles.iter().zip(found) {
         let is_elsewhere = |lack: &Lack| {
             let mut others = shared.cycles.iter().filter(|other| !std::ptr::eq(*other, cycle));
-            others.any(|other| other.view().is_whole() && other.had() >= lack.last)
+            others.any(|other| other.view().is_whole() && (!other.may_lag() || other.had() >= lack.last))
         };
         lacking.extend(found.lacks.iter().filter(|lack| !is_elsewhere(lack)).map(|lack| lack.what.clone()));
     }
@@ -141,7 +141,7 @@ pub(crate) fn begin(
         manifest.unknown.retain(|(drive, _)| !there.contains(drive));
         name_all(&mut manifest, cycle, *found, (&there, last));
     }
-    manifest.had = shared.cycles.iter().map(CycleShared::had).collect();
+    shared.note_taken(&mut manifest);
     manifest.begin_run(shared.config.entropy as u64);
     let keeper = ManifestWriter::begin(slots, manifest).map_err(OpenError::Home)?;
     assert!(shared.keeper.set(Mutex::new(keeper)).is_ok(), "a pool is opened once");

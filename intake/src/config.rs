@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Maximum number of drives of a pool.
 pub const DRIVES_MAX: usize = 64;
 
-/// Maximum number of a rotation's dead logs that are retained for a caller that does not catch up; beyond it, nothing
-/// is taken in.
+/// Number of a rotation's dead logs, retained for a caller that does not catch up, from which on nothing is taken in.
+/// The rotation's other logs may follow them, at most one on each drive.
 pub const RETAINED_MAX: usize = 64;
 
 /// Number of drives from which on every record is written twice: two rotations of at least three drives each.

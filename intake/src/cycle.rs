@@ -159,6 +159,7 @@ impl Cycle {
     }
 
     fn set_behind(&self, behind: bool) {
+        self.common().set_may_lag(behind);
         self.common().change(|view| View { behind, ..view.clone() });
         self.report();
     }

@@ -119,6 +119,7 @@ impl Intake {
             follower: Box::new(follower),
             flushes: Vec::new(),
             lengths_due: None,
+            is_behind_noted: false,
         };
         writer.boot(cycles, lacking);
         if !writer.cycles.iter().any(Cycle::lives) {

@@ -75,7 +75,8 @@ impl Lacking {
         for (_, other) in others {
             let lags = other.had() > had;
             let mut other = View::clone(&other.view());
-            lost.extend(other.lost[0].iter().filter(|part| part.max > had).cloned());
+            let may_lag = shared.cycles[number].may_lag();
+            lost.extend(other.lost[0].iter().filter(|part| may_lag && part.max > had).cloned());
             for table in &other.logs {
                 for change in records_after(table, known)? {
                     records.insert(change.sequence, change);

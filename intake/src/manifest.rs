@@ -29,8 +29,9 @@ use std::time::Duration;
 /// Maximum age of recorded lengths while a log grows.
 pub(crate) const EXTENT_AGE: Duration = Duration::from_millis(500);
 
-/// The format version that is written. Version 1, which is read as well, does not say what rotations had.
-const VERSION: u32 = 2;
+/// The format version that is written. Older ones are read as well: version 1 does not say what rotations had, and
+/// versions 1 and 2 do not say which of them lag.
+const VERSION: u32 = 3;
 
 const MAGIC: [u8; 8] = *b"LARDMNFT";
 
@@ -201,12 +202,19 @@ pub(crate) struct Manifest {
     /// For each rotation the last change that it is known to have taken, with all before; none in version 1. Its files
     /// may not show that number: a change that forgets leaves no record in a shelf.
     pub(crate) had: Vec<Sequence>,
+    /// For each rotation, true if it may lack changes that were acknowledged; none before version 3.
+    pub(crate) lagging: Vec<bool>,
     pub(crate) files: Vec<Entry>,
 }
 
 impl Manifest {
     pub(crate) fn entry(&self, file: FileId) -> Option<&Entry> {
         self.files.iter().find(|entry| entry.file == file)
+    }
+
+    /// True if `rotation` may lack changes that were acknowledged.
+    pub(crate) fn may_lag(&self, rotation: usize) -> bool {
+        self.lagging.get(rotation).copied().unwrap_or(true)
     }
 
     /// Removes the entry of `file`.
@@ -299,7 +307,9 @@ impl Manifest {
             out.extend_from_slice(&drive.0.to_le_bytes());
             out.extend_from_slice(&last.0.to_le_bytes());
         }
+        assert_eq!(self.had.len(), self.lagging.len(), "both are of all rotations");
         self.had.iter().for_each(|had| out.extend_from_slice(&had.0.to_le_bytes()));
+        self.lagging.iter().for_each(|lags| out.push(u8::from(*lags)));
         self.files.iter().for_each(|entry| entry.put(&mut out));
         let length = out.len() as u32 + 4;
         out[12..FRONT_BYTES].copy_from_slice(&length.to_le_bytes());
@@ -334,6 +344,9 @@ impl Manifest {
         }
         for _ in 0..rotations {
             manifest.had.push(Sequence(fields.u64()?));
+        }
+        for _ in 0..if version < 3 { 0 } else { rotations } {
+            manifest.lagging.push(fields.u8()? != 0);
         }
         for _ in 0..files {
             manifest.files.push(Entry::take(&mut fields)?);
@@ -515,6 +528,7 @@ mod tests {
         };
         let mut manifest =
             Manifest { pool: PoolUuid(3), unknown: vec![(DriveUuid(8), Sequence(2))], ..Manifest::default() };
+        (manifest.had, manifest.lagging) = (vec![Sequence(40), Sequence(30)], vec![false, true]);
         manifest.begin_run(4);
         manifest.begin_run(5);
         manifest.name(entry(1, FileKind::Log, State::Live));

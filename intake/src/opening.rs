@@ -88,6 +88,9 @@ pub(crate) fn open(
     let Pool { uuid, members, drives, unwritable, .. } = &pool;
     let cycles = members.iter().map(|member| usize::from(member.cycle) + 1).max().unwrap_or(1);
     let shared = Arc::new(Shared::new(config, *uuid, cycles));
+    for (number, cycle) in shared.cycles.iter().enumerate() {
+        cycle.set_may_lag(manifest.as_ref().is_none_or(|manifest| manifest.may_lag(number)));
+    }
     let mut there = BTreeMap::new();
     for (at, (directory, uuid)) in directories.into_iter().zip(drives).enumerate() {
         let drive = Arc::new(Drive::new(*uuid, directory, shared.config.driver));
@@ -143,14 +146,15 @@ pub(crate) fn open(
 }
 
 /// Records changes after a rotation's last number that the other rotation has lost: no rotation can restore them, so
-/// they are lost to both. For each rotation, true if this applies.
+/// they are lost to both. For each rotation, true if this applies. A rotation that does not lag lacks only changes that
+/// nobody was answered for.
 fn note_what_others_lost(shared: &Shared) -> Vec<bool> {
     let views: Vec<_> = shared.cycles.iter().map(CycleShared::view).collect();
     let mut lags = Vec::new();
     for (number, cycle) in shared.cycles.iter().enumerate() {
         let others = views.iter().enumerate().filter(|(other, _)| *other != number && !views[number].missing);
         let had = cycle.had();
-        let lost = others.flat_map(|(_, other)| &other.lost[0]).filter(|part| part.max > had);
+        let lost = others.flat_map(|(_, other)| &other.lost[0]).filter(|part| cycle.may_lag() && part.max > had);
         let lost: Vec<LostPart> = lost.cloned().collect();
         lags.push(!lost.is_empty());
         if !lost.is_empty() {

@@ -14,7 +14,7 @@ use crate::view::View;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Maximum number of losses that are held until they are taken; further ones are only counted.
@@ -55,6 +55,8 @@ pub(crate) struct CycleShared {
     pub(crate) status: Mutex<CycleStatus>,
     /// It has taken everything up to this number; what it has lost of that is known.
     pub(crate) had: AtomicU64,
+    /// True if it may lack changes that were acknowledged. Unset only when it lacks none, durably.
+    may_lag: AtomicBool,
 }
 
 impl CycleShared {
@@ -79,6 +81,15 @@ impl CycleShared {
     /// The last change that it has taken, with all before.
     pub(crate) fn had(&self) -> Sequence {
         Sequence(self.had.load(Ordering::Relaxed))
+    }
+
+    /// True if it may lack changes that were acknowledged. If not, it has all of them, or what it has lost is known.
+    pub(crate) fn may_lag(&self) -> bool {
+        self.may_lag.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_may_lag(&self, may_lag: bool) {
+        self.may_lag.store(may_lag, Ordering::Relaxed);
     }
 
     /// It has taken everything up to `last`.
@@ -168,6 +179,12 @@ impl Shared {
 }
 
 impl Shared {
+    /// Writes to `manifest` what each rotation has taken.
+    pub(crate) fn note_taken(&self, manifest: &mut Manifest) {
+        manifest.had = self.cycles.iter().map(CycleShared::had).collect();
+        manifest.lagging = self.cycles.iter().map(CycleShared::may_lag).collect();
+    }
+
     /// Changes the manifest, durably.
     ///
     /// # Errors
@@ -179,7 +196,7 @@ impl Shared {
         self.keeping(|keeper| {
             keeper.change(|manifest| {
                 manifest.files.retain(|entry| entry.state != State::Dead || !removed.contains(&entry.file));
-                manifest.had = self.cycles.iter().map(CycleShared::had).collect();
+                self.note_taken(manifest);
                 change(manifest);
             })
         })
@@ -192,7 +209,7 @@ impl Shared {
     pub(crate) fn note_lengths(&self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
         self.keeping(|keeper| {
             keeper.extend(|manifest| {
-                manifest.had = self.cycles.iter().map(CycleShared::had).collect();
+                self.note_taken(manifest);
                 change(manifest);
             })
         })

@@ -80,6 +80,8 @@ pub(crate) struct Writer {
     pub(crate) flushes: Vec<(Vec<LogId>, Answerer)>,
     /// Time at which the manifest must receive the lengths of logs that have grown.
     pub(crate) lengths_due: Option<Time>,
+    /// True if the manifest says which rotations are behind.
+    pub(crate) is_behind_noted: bool,
 }
 
 impl Writer {
@@ -229,8 +231,19 @@ impl Writer {
         for (cycle, written) in self.cycles.iter_mut().zip(written) {
             if written.is_err() && !cycle.is_behind() {
                 cycle.fall_behind();
+                self.is_behind_noted = false;
             }
         }
+    }
+
+    /// Writes to the manifest which rotations are behind, unless it says so: their changes are acknowledged without
+    /// them.
+    fn note_behind(&mut self) -> io::Result<()> {
+        if !self.is_behind_noted && self.cycles.iter().any(Cycle::is_behind) {
+            self.shared.note(|_| ())?;
+            self.is_behind_noted = true;
+        }
+        Ok(())
     }
 
     /// Brings rotations that are behind up to the other one, if it is time to try.
@@ -287,6 +300,11 @@ impl Writer {
         let holders = self.shared.cycles.iter().zip(&written).filter(|(_, written)| written.is_ok());
         holders.for_each(|(cycle, _)| cycle.has_taken(last));
         self.fall_behind(&written);
+        if let Err(error) = self.note_behind() {
+            tracing::error!(%error, "nothing is acknowledged before it is noted that a rotation is behind");
+            accepted.into_iter().for_each(|change| change.answerer.answer(Err(PutError::Unknown)));
+            return;
+        }
         let applied: Vec<_> = accepted.iter().map(applied).collect();
         self.follower.apply(&applied);
         if applied.iter().any(|change| change.kind == Kind::Forget) {
@@ -397,6 +415,20 @@ impl Writer {
                 tracing::error!(%error, "a rotation cannot be brought up to the other one");
                 self.cycles[number].fall_behind();
             }
+        }
+        self.note_level();
+    }
+
+    /// Notes that rotations which are not behind have all that was acknowledged.
+    fn note_level(&self) {
+        let level = self.cycles.iter().zip(&self.shared.cycles).filter(|(cycle, _)| !cycle.is_behind());
+        let lagged: Vec<_> = level.map(|(_, cycle)| cycle).filter(|cycle| cycle.may_lag()).collect();
+        lagged.iter().for_each(|cycle| cycle.set_may_lag(false));
+        // Without it, the next start takes them for ones that may lag.
+        if !lagged.is_empty()
+            && let Err(error) = self.shared.note(|_| ())
+        {
+            tracing::warn!(%error, "it is not written down that a rotation has everything");
         }
     }
 

@@ -110,7 +110,9 @@ fn a_caller_who_never_catches_up_is_refused_and_never_waits_for_ever() {
     };
     assert!(matches!(refused, PutError::Retaining), "{refused}");
     assert!(matches!(intake.delete(b"key00000000"), Err(PutError::Retaining)));
-    assert_eq!(intake.status().cycles[0].retained, RETAINED_MAX);
+    // The last change that was taken may have filled one log while another one was becoming a shelf.
+    let retained = intake.status().cycles[0].retained;
+    assert!((RETAINED_MAX..RETAINED_MAX + 4).contains(&retained), "{retained}");
     assert!(intake.get(b"key00000000").expect("it can be read").is_some());
     intake.covered(intake.status().last);
     intake.delete(b"key00000000").expect("there is room again");

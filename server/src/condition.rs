@@ -212,12 +212,14 @@ mod tests {
             if risk == "none" && test == "-" {
                 continue;
             }
-            let path = test.trim_matches('`');
-            let text = fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{name}: {path}: {error}"));
             let name = name.trim_matches('`');
             let variant = format!("{:?}", Condition::ALL.iter().find(|known| known.name() == name).unwrap());
-            let is_there = text.contains(&format!("\"{name}\"")) || text.contains(&format!("Condition::{variant}"));
-            assert!(is_there, "{path} creates {name}");
+            for path in test.split(", ").map(|path| path.trim_matches('`')) {
+                let text =
+                    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{name}: {path}: {error}"));
+                let is_there = text.contains(&format!("\"{name}\"")) || text.contains(&format!("Condition::{variant}"));
+                assert!(is_there, "{path} creates {name}");
+            }
         }
     }
 

@@ -453,7 +453,7 @@ def manifest(data):
     front = Fields(data)
     need(front.take(8) == b"LARDMNFT", "a manifest")
     version = front.number(4)
-    need(version in (1, 2), "the version of a manifest")
+    need(version in (1, 2, 3), "the version of a manifest")
     length = front.number(4)
     need(16 < length <= len(data), "the length of a manifest")
     sealed = int.from_bytes(data[length - 4 : length], "little")
@@ -461,10 +461,12 @@ def manifest(data):
     fields = Fields(data[: length - 4], 16)
     found = {"pool": fields.number(16), "generation": fields.number(8)}
     runs, unknown, files = (fields.number(4) for _ in range(3))
-    rotations = fields.number(4) if version == 2 else 0
+    rotations = fields.number(4) if version > 1 else 0
     found["runs"] = [fields.number(8) for _ in range(runs)]
     found["unknown"] = [(fields.number(16), fields.number(8)) for _ in range(unknown)]
     found["had"] = [fields.number(8) for _ in range(rotations)]
+    found["lagging"] = [fields.number(1) for _ in range(rotations if version > 2 else 0)]
+    need(all(lags <= 1 for lags in found["lagging"]), "the rotations of a manifest")
     found["files"] = dict(_named(fields) for _ in range(files))
     need(fields.at == length - 4, "the end of a manifest")
     return found
