@@ -142,7 +142,7 @@ impl Rack {
         let class_count = setup.layout.classes.len();
         Self {
             drives: Drives::new(&setup),
-            pool: PoolPower::new(setup.spec.pool.len(), setup.policy.starts_per_day, setup.policy.spin_down),
+            pool: PoolPower::new(&setup.spec, setup.policy.starts_per_day, setup.policy.spin_down),
             classes: (0..class_count).map(|_| Class::new(&setup.policy.scheduler)).collect(),
             blocked: Blocked::new(class_count),
             placement: Placement::new(&setup.spec, &groups, &class_of),
