@@ -38,6 +38,7 @@
 //! - a permanently failed drive is never started except for a trial, and is never ready.
 
 mod backoff;
+mod in_vain;
 mod phase;
 mod recovering;
 mod tally;
@@ -611,26 +612,6 @@ impl Drives {
                 _ => {}
             }
         }
-    }
-
-    /// True if `drive`, one of `members`, waits for a permit that no drive will release: lost drives and other members
-    /// hold all permits of one of its domains.
-    fn waits_in_vain(&self, members: &[DriveId], drive: DriveId, spec: &RackSpec) -> bool {
-        if self.phase(drive) != DrivePhase::AwaitingPermit {
-            return false;
-        }
-        self.ledger.blocking(drive).any(|(resource, domain)| {
-            let may_give_back = |other: DriveId| {
-                let state = &self.states[other.index()];
-                // A member draws less once it is up to speed.
-                let stays = members.contains(&other) && state.phase != DrivePhase::SpinningUp;
-                self.is_permitted(other)
-                    && !self.ledger.is_always_on(other)
-                    && (self.may_be_starting(other) || !(state.phase.is_away() || stays))
-                    && spec.domain_of(other, resource) == domain
-            };
-            !spec.drives.iter().any(|other| may_give_back(other.id)) && !self.ledger.pool_starts_in(resource, domain)
-        })
     }
 
     fn do_without(&mut self, drive: DriveId, in_vain: bool, now: Time) {

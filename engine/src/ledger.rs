@@ -181,8 +181,8 @@ impl Ledger {
         assert!(self.draw_mw <= before_mw, "getting ready never breaks a limit");
     }
 
-    /// `drive`, which has no permit, spins or may spin. It is booked whether or not there is room, and counts as starting
-    /// until [`found_at_speed`](Self::found_at_speed): something else may have started it a moment ago.
+    /// `drive`, which has no permit, spins or may spin. It is booked whether or not there is room, and counts as
+    /// starting until [`found_at_speed`](Self::found_at_speed): something else may have started it a moment ago.
     pub fn found_spinning(&mut self, drive: DriveId) {
         assert!(self.state(drive) == PowerState::Standby, "{drive} spins under a permit");
         if self.is_always_on(drive) {

@@ -50,8 +50,8 @@ impl Backoff {
         self.pausing.insert(drive);
     }
 
-    /// Drops the planned try of `drive`, which is stopped first. A pause that has not ended does not count: the next one
-    /// is as long.
+    /// Drops the planned try of `drive`, which is stopped first. A pause that has not ended does not count: the next
+    /// one is as long.
     pub fn cut_short(&mut self, drive: DriveId) {
         if self.pausing.contains(&drive) {
             self.pauses[drive.index()] /= 2;
