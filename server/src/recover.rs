@@ -368,6 +368,7 @@ pub async fn finish(
     }
     // Without its own run, no file that the catalog does not know is garbage.
     catalog.set_runs(&[]).await?;
+    catalog.set_run_starts(&[]).await?;
     if !marked.is_empty() {
         catalog.set_adopted_marks(&Vec::from_iter(marked)).await?;
     }

@@ -181,6 +181,52 @@ class OlderCatalog(SystemTest):
         self.reads(server.client(), "pantry", acknowledged)
         self.is_the_newest(server)
 
+    def test_the_drives_tell_later_that_the_disk_of_the_server_was_set_back(self):
+        """As a virtual machine is set back to a snapshot: catalog, log and marks agree. The drives slept since."""
+        server = self.rack("nas8", {**SETTINGS, **FILES})
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        before = self.put(client, "before", 2)
+        server.until_cold()
+        kept = ("workshop", "manifest", "runs", "catalog.db", "catalog.db-wal")
+        snapshot = os.path.join(self.root, "snapshot")
+        os.mkdir(snapshot)
+        for name in kept:
+            self.set_back(os.path.join(server.data, name), os.path.join(snapshot, name))
+        old = set(server.stacks())
+        since = self.put(client, "since", 6)
+        server.until_cold()
+        newer = set(server.stacks()) - old
+        self.assertTrue(newer)
+        server.kill()
+        for name in ("catalog.db-shm", *kept):
+            self.set_back(os.path.join(snapshot, name), os.path.join(server.data, name))
+        # Its number passes that of the lost changes while the drives sleep.
+        self.configure(server.data, {**SMALL_STAYING, **FILES})
+        for turn in range(2):
+            server = self.serve(server.data)
+            self.put(server.client(), f"fork{turn}", 20)
+            self.assertEqual([warning for warning in server.status()["warnings"] if "older" in warning], [])
+            self.assertEqual(server.stop(), 0)
+        self.configure(server.data, {**SETTINGS, **FILES})
+        server = self.serve(server.data)
+        server.until_cold()
+        server, _ = self.until_each_drive_has_more_than(server, set(server.stacks()))
+        self.warns(server, "catalog_older")
+        self.assertEqual(newer - set(server.stacks()), set(), "the objects of these stacks are nowhere else")
+        self.reads(server.client(), "pantry", before)
+        self.assertTrue(since)
+
+    def set_back(self, source, target):
+        """A file, a directory, or nothing, as it is at `source`."""
+        shutil.rmtree(target, ignore_errors=True)
+        if os.path.lexists(target):
+            os.remove(target)
+        if os.path.isdir(source):
+            shutil.copytree(source, target)
+        elif os.path.exists(source):
+            shutil.copy(source, target)
+
     def used_as_older(self, data, turn, there):
         """Starts a server on an older catalog, puts something and stops it. What was put."""
         server = self.serve(data)
