@@ -227,6 +227,7 @@ impl Rack {
             Event::SpaceDead { group, bytes } => {
                 self.reclaim.add_dead(group, bytes);
                 self.reclaim_if_full(step);
+                self.reclaim_for_rebuilds(group, step);
             }
             Event::DeadKept { group, bytes } => self.reclaim.keep_dead(group, bytes),
             Event::DeadStacks { drives, lost, stack_bytes } => self.dead_stacks(&drives, &lost, stack_bytes),

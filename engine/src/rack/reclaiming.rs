@@ -118,6 +118,7 @@ impl Rack {
         }
         assert!(state.group == group, "{op} was served in the group of its blob");
         self.reclaim.removed(self.setup.class_of(group), group, bytes);
+        self.rebuilder.room_freed(group, step.now);
         self.stats.reclaimed_bytes += bytes;
         self.finish(op, Outcome::Deleted, step);
     }
