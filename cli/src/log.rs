@@ -1,8 +1,9 @@
 //! The log on standard error: its filter, and a rate limit per callsite.
 //!
-//! Each callsite may log [`LINES_MAX`] lines per minute; further lines are dropped and counted. The count is logged
-//! after the minute, and when the process ends. So neither a client nor a broken drive can fill a disk, and the first
-//! lines, which name the cause, are kept. The levels `debug` and `trace` have no limit: an operator asks for them.
+//! Each callsite may log [`LINES_MAX`] lines per minute, or [`DETAIL_LINES_MAX`] if its level is `debug` or `trace`,
+//! which an operator asks for. Further lines are dropped and counted. The count is logged after the minute, and when
+//! the process ends. So neither a client nor a broken drive can fill a disk, and the first lines, which name the cause,
+//! are kept.
 //!
 //! The protocol library logs each refused request as an error. These lines are always dropped; `s3` counts refused
 //! requests.
@@ -22,6 +23,8 @@ use tracing_subscriber::prelude::*;
 
 /// Lines per callsite and minute.
 const LINES_MAX: u32 = 200;
+/// The same for the levels `debug` and `trace`.
+const DETAIL_LINES_MAX: u32 = 20_000;
 const MINUTE: Duration = Duration::from_mins(1);
 /// The target of the protocol library.
 const LIBRARY: &str = "s3s";
@@ -77,7 +80,7 @@ impl RateLimit {
         if now >= kind.began + MINUTE && kind.dropped == 0 {
             (kind.began, kind.lines) = (now, 0);
         }
-        let is_allowed = kind.lines < LINES_MAX;
+        let is_allowed = kind.lines < lines_max(*of.level());
         if is_allowed {
             kind.lines += 1;
         } else {
@@ -121,8 +124,7 @@ impl<S: Subscriber> Filter<S> for &'static RateLimit {
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
-        let of = event.metadata();
-        if *of.level() > Level::INFO || self.allows(of, monotonic()) {
+        if self.allows(event.metadata(), monotonic()) {
             return true;
         }
         // The thread starts with the first dropped line.
@@ -137,6 +139,11 @@ impl<S: Subscriber> Filter<S> for &'static RateLimit {
         });
         false
     }
+}
+
+/// Lines per minute of a callsite of this level.
+fn lines_max(level: Level) -> u32 {
+    if level > Level::INFO { DETAIL_LINES_MAX } else { LINES_MAX }
 }
 
 #[cfg(test)]
@@ -156,5 +163,11 @@ mod tests {
         let dropped: Vec<u64> = limit.take_dropped(Some(began + MINUTE)).into_iter().map(|(_, lines)| lines).collect();
         assert_eq!(dropped, [8]);
         assert!(limit.allows(of, began + MINUTE) && limit.take_dropped(None).is_empty());
+    }
+
+    #[test]
+    fn the_levels_that_an_operator_asks_for_have_a_limit_too() {
+        let limits = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE].map(lines_max);
+        assert_eq!(limits, [200, 200, 200, 20_000, 20_000]);
     }
 }

@@ -2,11 +2,12 @@
 
 import glob
 import os
+import re
 import shutil
 import stat
 import subprocess
 
-from harness import BINARY, BRISK, LABEL, OWNER, SystemTest, larder, noise
+from harness import BINARY, BRISK, LABEL, NAS8, OWNER, SystemTest, larder, noise
 
 SETTINGS = {**BRISK, "migrate.pack_size": "300 kB", "journal.ride_after": "0 s", "journal.wake_after": "0 s"}
 OPEN = ("sh", "-c", 'umask 0; exec "$@"', "sh")
@@ -44,6 +45,27 @@ class Modes(SystemTest):
                     mode = os.lstat(path)
                     if not stat.S_ISLNK(mode.st_mode) and mode.st_mode & 0o077:
                         found[path] = oct(stat.S_IMODE(mode.st_mode))
+        return found
+
+    def on_drives_outside(self):
+        """A data directory for a rack like nas8 whose drives are outside of it, and the directories of these."""
+        drives = [os.path.join(self.root, f"drive-{n}") for n in range(8)]
+        path, paths = os.path.join(self.root, "outside.toml"), iter(drives)
+        with open(NAS8, encoding="utf-8") as nas8, open(path, "w", encoding="utf-8") as rack:
+            rack.write(re.sub(r"\[\[drives\]\]", lambda found: f'{found[0]}\npath = "{next(paths)}"', nas8.read()))
+        for drive in drives:
+            os.mkdir(drive)
+        return self.made(path, **SETTINGS), drives
+
+    def within_reach(self, root):
+        """The files below `root` that others can open, if they can reach `root`."""
+        found = set()
+        for folder, folders, files in os.walk(root):
+            if os.stat(folder).st_mode & 0o011:
+                paths = [os.path.join(folder, name) for name in files]
+                found.update(path for path in paths if os.lstat(path).st_mode & 0o066)
+            else:
+                folders.clear()
         return found
 
     def mark(self, drive):
@@ -102,3 +124,29 @@ class Modes(SystemTest):
         self.assertGreaterEqual(len(mounted), 3, "a group was awake")
         for path in mounted:
             self.assertFalse({path, os.path.join(path, LABEL)} & set(self.walked(path)))
+
+    def test_stacks_and_staged_files_that_were_left_open_are_out_of_reach_in_closed_directories(self):
+        data, drives = self.on_drives_outside()
+        server = self.serve(data)
+        self.used(server)
+        server.stop()
+        staged = os.path.join(data, "workshop", "staged")
+        for place in [data, *drives]:
+            for folder, _, files in os.walk(place):
+                os.chmod(folder, 0o755)
+                for name in files:
+                    os.chmod(os.path.join(folder, name), 0o644)
+        self.assertTrue(any("/s-" in path for path in self.within_reach(staged)), "the part of an upload")
+        self.assertTrue(all(self.within_reach(drive) for drive in drives))
+        server = self.serve(data)
+        self.assertEqual(self.within_reach(data) | self.within_reach(staged), set())
+        self.assertTrue(all(self.within_reach(drive) for drive in drives), "a start touches no drive")
+        marks = {drive: self.mark(drive) for drive in drives}
+        client = server.client(retries={"total_max_attempts": 20, "mode": "standard"})
+        for n in range(12):
+            client.get_object(Bucket="pantry", Key=f"{n:02}")["Body"].read()
+        server.until_asleep()
+        mounted = [drive for drive in drives if self.mark(drive) != marks[drive]]
+        self.assertGreaterEqual(len(mounted), 3, "a group was awake")
+        self.assertTrue(any(name.endswith(".stack") for drive in mounted for name in os.listdir(drive)))
+        self.assertEqual([path for drive in mounted for path in self.within_reach(drive)], [])

@@ -8,13 +8,15 @@ from harness import BRISK, OWNER, SystemTest, larder, noise
 
 SETTINGS = {**BRISK, "migrate.pack_size": "300 kB", "max_wait": "5 s"}
 OTHER = "another server"
+# The usual limit of open files.
+USUAL = (1024, 1024)
 
 
 class Owners(SystemTest):
-    def two(self):
-        """A data directory with 40 objects in its rack, and a copy of it on the same drives; no server runs."""
-        server = self.rack("nas8", SETTINGS)
-        objects = {f"{n:02}": noise(60_000 + n, n) for n in range(40)}
+    def two(self, rack="nas8", count=40, files=None):
+        """A data directory with `count` objects in its rack, and a copy of it on the same drives; no server runs."""
+        server = self.serve(self.made(rack, **SETTINGS), files=files)
+        objects = {f"{n:02}": noise(60_000 + n, n) for n in range(count)}
         server.filled(objects)
         server.until_cold()
         self.assertEqual(server.stop(), 0)
@@ -81,6 +83,37 @@ class Owners(SystemTest):
         self.assertEqual(sorted(first.stacks()), stacks)
         self.reads_all(first, objects)
         self.assertEqual(first.stop(), 0)
+
+    def test_a_copy_is_refused_on_a_rack_of_1152_drives_at_the_usual_limit_of_open_files(self):
+        data, copy, objects = self.two("pelican", 12, USUAL)
+        before = self.marks(data)
+        self.assertEqual(len(before), 1152)
+        first = self.serve(data, files=USUAL)
+        self.reads_all(first, objects)
+        first.until_asleep()
+        marks, stacks = self.marks(data), sorted(first.stacks())
+        mounted = {drive for drive, mark in marks.items() if mark != before[drive]}
+        self.assertGreaterEqual(len(mounted), 24, "a group was awake")
+        places = {key: first.explain("pantry", key)["place"] for key in objects}
+        *deleted, asked = objects
+        dead = {key for key in deleted if places[key]["group"] == places[asked]["group"]}
+        self.assertGreater(len({places[key]["blob"] for key in dead}), 1, "blobs that the copy would remove")
+        second = self.serve(copy, files=USUAL)
+        for key in deleted:
+            second.client().delete_object(Bucket="pantry", Key=key)
+        self.fails(503, "ServiceUnavailable", second.client().get_object, Bucket="pantry", Key=asked)
+        self.is_refused(second)
+        away = {f"{drive['drive']:04}" for drive in second.drives() if drive["state"] == "away"}
+        self.assertEqual((len(away), away - mounted), (24, set()), "no other drive is blamed")
+        self.assertEqual(second.stop(), 0)
+        # The original has forgotten what it recalled.
+        self.assertEqual(first.stop(), 0)
+        self.assertEqual((self.marks(data), sorted(first.stacks())), (marks, stacks))
+        first = self.serve(data, files=USUAL)
+        self.reads_all(first, objects)
+        self.assertEqual(first.status()["drives"]["away"], 0)
+        for server in (first, second):
+            self.assertNotIn("Too many open files", server.log())
 
     def test_after_the_operators_word_the_copy_goes_on_as_an_older_directory_and_the_original_is_refused(self):
         data, copy, objects = self.two()

@@ -154,8 +154,15 @@ class Requests(SystemTest):
         self.assertEqual(self.server.ask("HEAD", "/pantry/e")[1]["content-encoding"], "deflate, gzip")
 
     def test_a_missing_bucket_comes_first(self):
-        for method, query in [("PUT", "partNumber=1&uploadId=x"), ("DELETE", "uploadId=x"), ("GET", "uploadId=x")]:
-            self.is_answered(self.server.ask(method, "/nowhere/k", body=b"", query=query), 404, "NoSuchBucket")
+        completion = UPLOAD % b'<Part><PartNumber>1</PartNumber><ETag>"x"</ETag></Part>'
+        for method, query, body in [
+            ("PUT", "partNumber=1&uploadId=x", b""),
+            ("POST", "uploadId=x", completion),
+            ("DELETE", "uploadId=x", b""),
+            ("GET", "uploadId=x", b""),
+        ]:
+            for path, code in [("/nowhere/k", "NoSuchBucket"), ("/pantry/k", "NoSuchUpload")]:
+                self.is_answered(self.server.ask(method, path, body=body, query=query), 404, code)
         for method in ["GET", "DELETE"]:
             self.is_answered(self.sent(method, f"{self.server.endpoint}/nowhere/k"), 404, "NoSuchBucket")
 

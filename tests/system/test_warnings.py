@@ -11,10 +11,20 @@ import shutil
 import sqlite3
 
 import faults
+import test_full
 import test_pool
 from harness import BRISK, FILES, STAYING, SystemTest, larder, noise, refusal
 
 PACKS = {**BRISK, "migrate.pack_size": "700 kB"}
+
+
+def rot_in_shelf(folder, body):
+    """Flips a bit in the middle of an object of that body in the one shelf below `folder`."""
+    [path] = glob.glob(os.path.join(folder, "**", "*.shelf"), recursive=True)
+    with open(path, "r+b") as shelf:
+        found = shelf.read().index(body[len(body) // 2 :][:64])
+        shelf.seek(found)
+        shelf.write(bytes([body[len(body) // 2] ^ 1]))
 
 
 class Warnings(SystemTest):
@@ -72,6 +82,25 @@ class InTheWorkshop(Warnings):
         server.client().put_object(Bucket="pantry", Key="k1", Body=objects["k1"])
         server.until_migrated()
         self.is_calm(server, "staged_missing", "quarantined", "staged_stays")
+        self.reads(server.client(), "pantry", objects)
+
+    def test_a_small_object_that_rots_in_a_shelf(self):
+        server = self.rack("nas8", {**STAYING, "workshop.check_every": "3 s"})
+        objects = {f"k{n}": noise(9_000, n) for n in range(4)}
+        server.filled(objects)
+        # The log becomes a shelf.
+        server = self.again(server)
+        self.is_calm(server, "quarantined", "staged_missing")
+        rot_in_shelf(os.path.join(server.data, "workshop", "intake"), objects["k2"])
+        [said] = self.warns(server, "quarantined")
+        self.assertIn("1 object is in quarantine, since not every byte can be read: pantry/k2.", said)
+        self.assertGreaterEqual(server.ask("GET", "/pantry/k2")[0], 500)
+        self.reads(server.client(), "pantry", {key: body for key, body in objects.items() if key != "k2"})
+        # It is not forgotten with the next start.
+        server = self.again(server)
+        self.warns(server, "quarantined")
+        server.client().put_object(Bucket="pantry", Key="k2", Body=objects["k2"])
+        self.is_calm(server, "quarantined")
         self.reads(server.client(), "pantry", objects)
 
     def test_a_disk_without_room(self):
@@ -185,6 +214,8 @@ class OfTheCatalog(Warnings):
 
 
 class InTheRack(Warnings):
+    small_rack = test_full.FullRack.small_rack
+
     def test_a_rebuild_that_cannot_happen_is_refused_and_said(self):
         server, objects, drives = self.cold()
         self.drive(server, "fail", drives[0])
@@ -217,6 +248,29 @@ class InTheRack(Warnings):
         self.assertIn("group 0 would have 2 drives in service", refusal(fail(second)))
         self.assertIn("since group 0 lacks 1 drive", fail(second, "--force").stdout)
         self.assertEqual(fail(second).returncode, 0, "it is given up already")
+
+    def test_a_failed_drive_whose_group_has_no_room_to_rebuild_it(self):
+        server = self.rack(self.small_rack("25 MB"), {**BRISK, "migrate.pack_size": "5 MB"})
+        # At most 12 have room in a group of four drives, and at least 11 are in the fuller one.
+        objects = {f"{n:02}": noise(5_000_000, n) for n in range(22)}
+        server.filled(objects)
+        server.until_cold()
+        groups = {}
+        for key in objects:
+            groups.setdefault(server.explain("pantry", key)["place"]["group"], []).append(key)
+        group, [kept, *others] = max(groups.items(), key=lambda found: len(found[1]))
+        drive = server.explain("pantry", kept)["place"]["drives"][0]["drive"]
+        self.assertEqual(self.drive(server, "fail", drive).returncode, 0)
+        [said] = self.warns(server, "rebuild_waits")
+        lacks = f"wait for room: no other drive of group {group} that is there has enough; delete objects"
+        self.assertRegex(said, f"^drive {drive} cannot be rebuilt yet: [0-9]+ blobs {lacks}")
+        for key in others:
+            server.client().delete_object(Bucket="pantry", Key=key)
+        # Their room is free once the group was awake, here for a read.
+        self.reads(server.client(), "pantry", {kept: objects[kept]})
+        self.is_calm(server, "rebuild_waits")
+        server.until("all is rebuilt", lambda s: all(r["left_bytes"] == 0 for r in s["rebuilds"]))
+        self.reads(self.again(server).client(), "pantry", {kept: objects[kept]})
 
     def test_drives_that_are_away_and_blobs_that_are_lost(self):
         server, objects, drives = self.cold()
@@ -346,6 +400,27 @@ class OfThePool(Warnings):
         self.assertIn("one of 6 drives", said)
         self.assertNotIn("pool_drive_missing", server.status()["conditions"])
 
+    def test_a_damaged_shelf_that_has_the_only_copy(self):
+        server = self.serve(self.pooled(4))
+        objects = {f"k{n}": noise(9_000, n) for n in range(4)}
+        server.filled(objects)
+        # The log becomes a shelf.
+        server = self.again(server)
+        self.is_calm(server, "pool_lost", "staged_missing")
+        self.assertEqual(server.stop(), 0)
+        rot_in_shelf(os.path.join(server.data, "pool"), objects["k2"])
+        server = self.serve(server.data)
+        [said] = self.warns(server, "staged_missing", "pool_lost")
+        self.assertIn(": 1; the log names them", said)
+        self.assertRegex(server.log(), r"the intake lost version \d+ of the key .*k2")
+        self.assertGreaterEqual(server.ask("GET", "/pantry/k2")[0], 500)
+        self.reads(server.client(), "pantry", {key: body for key, body in objects.items() if key != "k2"})
+        server.client().put_object(Bucket="pantry", Key="k2", Body=objects["k2"])
+        server.until("it is another shelf", lambda _: "a damaged shelf was written anew" in server.log(), 20)
+        server = self.again(server)
+        self.is_calm(server, "pool_lost", "staged_missing")
+        self.reads(server.client(), "pantry", objects)
+
     def test_a_rotation_that_cannot_be_brought_up_to_the_other_one(self):
         shim = self.shim()
         data = self.pooled(6)
@@ -369,3 +444,11 @@ class OfThePool(Warnings):
         self.is_calm(server, "pool_incomplete")
         self.reads(server.client(), "pantry", objects)
 
+
+class AtTheFirstStart(SystemTest):
+    def test_a_new_rack_logs_no_warning(self):
+        # A group sleeps as soon as its drives are mounted, so that some of these are asked for their health too late.
+        server = self.quickstart("--time-scale", "200", "--idle-timeout", "1 s")
+        server.until_asleep()
+        self.assertGreaterEqual(server.totals()["drive_starts"], 1152, "each drive was mounted")
+        self.assertEqual([line for line in server.log().splitlines() if " INFO " not in line], [])

@@ -32,6 +32,16 @@ const read = await fetched(get);
 assert.equal(read.text, body);
 assert.equal(read.headers.get("content-type"), "text/plain");
 
+const owned = (ExpectedBucketOwner) =>
+  url(new GetObjectCommand({ Bucket, Key: "js/put", ExpectedBucketOwner, RequestPayer: "requester" }));
+const parameters = new URL(await owned("root")).searchParams;
+assert.equal(parameters.get("x-amz-expected-bucket-owner"), "root");
+assert.equal(parameters.get("x-amz-request-payer"), "requester");
+assert.equal((await fetched(await owned("root"))).text, body);
+const refused = await fetch(await owned("nobody"));
+assert.equal(refused.status, 403);
+assert.match(await refused.text(), /<Code>AccessDenied</);
+
 const Key = "js/parts";
 const { UploadId } = await client.send(new CreateMultipartUploadCommand({ Bucket, Key }));
 const part = await fetched(await url(new UploadPartCommand({ Bucket, Key, UploadId, PartNumber: 1 })), {
