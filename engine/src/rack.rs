@@ -224,11 +224,7 @@ impl Rack {
             Event::StagedPage { attempt, entries, more } => {
                 self.migrator.page(step.now, attempt, (&entries, more), step.actions);
             }
-            Event::SpaceDead { group, bytes } => {
-                self.reclaim.add_dead(group, bytes);
-                self.reclaim_if_full(step);
-                self.reclaim_for_rebuilds(group, step);
-            }
+            Event::SpaceDead { group, bytes } => self.space_dead(group, bytes, step),
             Event::DeadKept { group, bytes } => self.reclaim.keep_dead(group, bytes),
             Event::DeadStacks { drives, lost, stack_bytes } => self.dead_stacks(&drives, &lost, stack_bytes),
             Event::DeadPage { group, attempt, blobs, held_bytes, more } => {
