@@ -25,6 +25,10 @@
 //!    marks the batches that it logs itself as aside, as in 4. The earlier content of the log is retained for the
 //!    newest catalog.
 //!
+//! 6. A blob that the catalog knows as begun may be complete in a newer one, which has freed the originals. So unless
+//!    the workshop has the mark of a run that the catalog remembers, the stacks of all these blobs stay, also after the
+//!    operator's consent.
+//!
 //! A catalog with missing records is handled in the same way: anything that it does not find may be among those.
 //!
 //! The operator's consent (`accept_older_catalog` in `larder.toml`) ends all of this if the newer catalog is lost.
@@ -69,6 +73,13 @@ impl Evidence {
         self.marked.is_empty() || self.runs.as_ref().is_none_or(is_last) || self.adopted.iter().any(is_marked)
     }
 
+    /// True if the workshop shows that it was last used with this catalog. A lost workshop shows nothing. A mark that
+    /// was adopted shows nothing either: the catalog was recovered, perhaps from an older copy.
+    fn is_shown_newest(&self) -> bool {
+        let is_marked = |run: &u64| self.marked.contains(run);
+        self.flaw.is_none() && self.older().is_none() && self.runs.iter().flatten().any(is_marked)
+    }
+
     /// Why the catalog is older than the data that it belongs to, if a sign shows that.
     fn older(&self) -> Option<String> {
         let said = self.behind_log.clone().or_else(|| self.found_before.clone());
@@ -110,6 +121,8 @@ pub enum Order {
     ReleaseLog,
     /// Batches are logged aside from now on, or no longer.
     LogAside(bool),
+    /// The catalog keeps the stacks of all blobs that it knows as begun, from now on.
+    KeepIntents,
     /// The catalog records that it is older, and why; or, with `None`, that it counts anyway.
     RememberOlder(Option<String>),
     /// The catalog records these runs as its own, and no others.
@@ -151,6 +164,8 @@ impl Lineage {
         let run = RunStamp::of_nonce(start.nonce);
         self.begun = Some((start, run));
         let older = evidence.older();
+        // Before the workshop gets the mark of this run, which a later start would take for a proof.
+        let keep_intents = (self.accepted || !evidence.is_shown_newest()).then_some(Order::KeepIntents);
         let mut orders = Vec::new();
         if evidence.flaw.is_some() {
             orders.extend((!self.accepted).then_some(Order::RetainLog));
@@ -174,12 +189,14 @@ impl Lineage {
             // The next batch puts the mark into the log; the earlier content of the log is retained for the newest
             // copy. The mark of the workshop stays: it identifies the newer catalog when that comes back.
             orders.extend([Order::LogAside(true), Order::ReleaseLog]);
+            orders.extend(keep_intents);
             orders.extend([Order::RememberStarts(self.starts.clone()), Order::RememberRuns(runs)]);
             self.older = Some(why);
             return orders;
         }
         // The catalog knows the run before the workshop gets its mark. So a crash in between leaves a mark that the
         // catalog knows, or none in the very first start.
+        orders.extend(keep_intents);
         orders.push(Order::RememberStarts(self.starts.clone()));
         orders.extend([Order::RememberRuns(runs), Order::MarkWorkshop(run.run)]);
         orders

@@ -178,6 +178,7 @@ async fn obey(
             Order::RetainLog => catalog.retain_log(),
             Order::ReleaseLog => catalog.release_log(),
             Order::LogAside(is_aside) => catalog.set_aside(is_aside),
+            Order::KeepIntents => catalog.keep_intents().await?,
             Order::RememberOlder(why) => catalog.set_found_older(why.as_deref()).await?,
             Order::RememberRuns(runs) => catalog.set_runs(&runs).await?,
             Order::RememberStarts(starts) => catalog.set_run_starts(&starts).await?,

@@ -71,12 +71,35 @@ fn a_catalog_knows_a_run_before_the_workshop_is_marked_by_it() {
     let starts = Order::RememberStarts([&STARTS[..], &[THIS]].concat());
     assert_eq!(orders, [starts, Order::RememberRuns(vec![7, 8, 9]), Order::MarkWorkshop(9)]);
     let many: Vec<u64> = (1..=RUNS_MAX as u64).collect();
-    let [_, Order::RememberRuns(kept), _] = &Lineage::new(false)
+    let [Order::KeepIntents, _, Order::RememberRuns(kept), _] = &Lineage::new(false)
         .begin(Evidence { runs: Some(many), ..Evidence::default() }, RunStart { nonce: 1000, ..START })[..]
     else {
         panic!("a new workshop is marked");
     };
     assert_eq!((kept.len(), kept[0], kept.last()), (RUNS_MAX, 2, Some(&1000)));
+}
+
+#[test]
+fn what_is_begun_stays_unless_the_workshop_was_last_used_with_this_catalog() {
+    let orders = |accepted, evidence| Lineage::new(accepted).begin(evidence, START);
+    assert!(!orders(false, used_last()).contains(&Order::KeepIntents));
+    let unproven = [
+        Evidence { marked: BTreeSet::new(), ..used_last() },
+        Evidence { runs: None, ..used_last() },
+        Evidence { runs: Some(Vec::new()), adopted: vec![8], ..used_last() },
+        Evidence { flaw: Some("a record is missing".into()), ..used_last() },
+        Evidence { behind_log: Some("behind".into()), ..used_last() },
+        Evidence { found_before: Some("found".into()), ..used_last() },
+        Evidence { marked: [5].into(), ..used_last() },
+    ];
+    let consented = (true, used_last());
+    for (accepted, evidence) in unproven.map(|evidence| (false, evidence)).into_iter().chain([consented]) {
+        let orders = orders(accepted, evidence.clone());
+        let at = |is: fn(&Order) -> bool| orders.iter().position(is);
+        let kept = at(|order| matches!(order, Order::KeepIntents));
+        let remembered = at(|order| matches!(order, Order::RememberRuns(_)));
+        assert!(kept.is_some() && kept < remembered, "before a crash leaves a proof: {evidence:?}, {orders:?}");
+    }
 }
 
 #[test]
