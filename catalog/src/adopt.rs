@@ -220,8 +220,8 @@ impl Adoption {
         let placed = old.and_then(|old| old.placed.as_ref());
         match (placed, before) {
             // A copy of the same bytes, in a blob that the catalog did not know: the version has left its old place.
-            (Some(placed), None) if placed.object.version == member.object.version => true,
-            (Some(placed), Some(before)) if placed.object.version == member.object.version => age.1 > before.1,
+            (Some(placed), None) if is_same(&placed.object, &member.object) => true,
+            (Some(placed), Some(before)) if is_same(&placed.object, &member.object) => age.1 > before.1,
             (_, Some(before)) => age > before || is_on(Sabotage::RecoverTakesTheLast),
             (_, None) => self.may_lack(member.sequence),
         }
@@ -252,7 +252,8 @@ impl Adoption {
         let at = key::object(bucket, name);
         let place = Place::Stored { blob: blob.blob, offset: member.offset };
         let (version, bytes) = (member.object.version, member.object.bytes);
-        let same = old.as_ref().and_then(|old| old.placed.clone()).filter(|placed| placed.object.version == version);
+        let same = old.as_ref().and_then(|old| old.placed.clone());
+        let same = same.filter(|placed| is_same(&placed.object, &member.object));
         let placed = if let Some(placed) = same {
             let raw = old.map(|old| old.raw).unwrap_or_default();
             batch.checks.push(Check::Is(at.clone(), raw));
@@ -278,6 +279,12 @@ impl Adoption {
         self.totals.bytes += bytes;
         Ok(())
     }
+}
+
+/// True if both are the same bytes. The number of a version alone does not show it: a catalog that was restored from a
+/// backup assigns the numbers again that the newer one has assigned.
+fn is_same(one: &Object, other: &Object) -> bool {
+    (one.version, one.bytes, &one.etag) == (other.version, other.bytes, &other.etag)
 }
 
 fn refuse_locked(blob: &Blob, members: &[FoundMember]) -> Result<(), AdoptError> {

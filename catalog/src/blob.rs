@@ -10,6 +10,9 @@ use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use model::{BlobId, DriveId, GroupId};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The name of the record of [`Catalog::keep_intents`].
+const KEPT_INTENTS: &str = "kept-intents";
+
 /// The version in the tombstone of a whole blob. No version has this number.
 pub(crate) const WHOLE: VersionId = VersionId(0);
 
@@ -63,9 +66,34 @@ impl Catalog {
         self.apply_or(batch, CatalogError::PreconditionFailed).await
     }
 
-    /// The blobs that were begun and neither committed nor aborted. Each is aborted at boot.
+    /// The blobs that were begun and neither committed nor aborted. Each is aborted at boot, unless it is among
+    /// [`Catalog::kept_intents`].
     pub async fn pending_intents(&self) -> Result<Vec<Blob>, CatalogError> {
         self.all_entries(&key::all(Tag::Intent), value).await
+    }
+
+    /// Keeps the stacks of all blobs that are begun now, whatever happens: a newer catalog may know that they are
+    /// complete, and have freed the originals. A recovery looks at the stacks, and adopts or aborts each of them.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn keep_intents(&self) -> Result<(), CatalogError> {
+        let begun: Vec<BlobId> = self.pending_intents().await?.into_iter().map(|intent| intent.blob).collect();
+        let kept = self.kept_intents().await?;
+        if begun.iter().all(|blob| kept.as_ref().is_none_or(|kept| kept.contains(blob))) {
+            return Ok(());
+        }
+        self.put(key::meta(KEPT_INTENTS), encode(&begun)).await
+    }
+
+    /// The blobs of [`Catalog::keep_intents`], some of which may be complete or gone by now. `None` if their record is
+    /// damaged: then all that are begun are kept.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn kept_intents(&self) -> Result<Option<BTreeSet<BlobId>>, CatalogError> {
+        let found = self.read_to_replace::<Vec<BlobId>>(&key::meta(KEPT_INTENTS)).await?;
+        Ok(found.map_or_else(|| Some(BTreeSet::new()), |(kept, _)| kept.map(BTreeSet::from_iter)))
     }
 
     /// Makes the blob, whose stacks are synced and read back, the place of its members in one batch. A member that was

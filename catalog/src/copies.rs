@@ -93,6 +93,13 @@ impl CopyContent {
         }
     }
 
+    /// The last batch in a copy with this content.
+    pub fn last(self) -> Sequence {
+        match self {
+            Self::Snapshot(last) | Self::Segment(_, last) => last,
+        }
+    }
+
     /// The content of a copy with this key; `None` if it is not the key of a copy.
     pub fn of(key: &str) -> Option<Self> {
         let number = |digits: &str| u64::from_str_radix(digits, 16).ok().map(Sequence);

@@ -16,8 +16,9 @@
 //! its header has a mark, and it continues only from a later snapshot.
 //!
 //! The two newest snapshots stay, and the segments since the older one: if the newest is damaged, the one before leads
-//! to the same end. [`Journal::check`] reads the files that lead to the catalog, and makes a snapshot due if one is
-//! damaged.
+//! to the same end. While a record of the catalog is damaged, new snapshots have the damage as well; so the oldest one
+//! stays besides, with the segments since, until a snapshot without damage is made. [`Journal::check`] reads the files
+//! that lead to the catalog, and makes a snapshot due if one is damaged.
 //!
 //! Commits wait only for the journal's writes, and do not fail with them: after an error a snapshot is due.
 
@@ -218,7 +219,8 @@ impl Journal {
     }
 
     /// Makes a snapshot of `catalog`, which the journal follows, and removes the files before the previous snapshot. If
-    /// the segments do not continue from the previous one, removes all files before the new one.
+    /// the segments do not continue from the previous one, removes all files before the new one. If records of the
+    /// catalog are damaged, the oldest snapshot stays, which may have them whole, with the segments since.
     ///
     /// # Errors
     /// [`SnapshotError`]; the journal is then unchanged.
@@ -233,8 +235,10 @@ impl Journal {
         File::open(&self.dir)?.sync_all()?;
         let last = files.snapshots.iter().rev().map(|(number, _)| *number).find(|number| *number < before);
         let kept = last.filter(|_| leads_on).unwrap_or(before);
-        let first = first_needed(&files.segments, kept).min(before);
-        let snapshots = files.snapshots.iter().filter(|(number, _)| *number < kept);
+        let oldest = files.snapshots.first().map(|(number, _)| *number);
+        let oldest = oldest.filter(|number| leads_on && totals.damaged > 0 && *number < kept);
+        let first = first_needed(&files.segments, oldest.unwrap_or(kept)).min(before);
+        let snapshots = files.snapshots.iter().filter(|(number, _)| *number < kept && Some(*number) != oldest);
         for (_, path) in snapshots.chain(files.segments.iter().filter(|(number, _)| *number < first)) {
             remove(path, &self.rack)?;
         }

@@ -5,6 +5,7 @@ use crate::error::CatalogError;
 use crate::key;
 use crate::record::{ClockAnchor, encode};
 use crate::store::{Batch, Check, Write};
+use lineage::PastRun;
 
 impl Catalog {
     /// The value under `name`, if it exists.
@@ -59,6 +60,27 @@ impl Catalog {
     /// Records these runs, and no others.
     pub async fn set_runs(&self, runs: &[u64]) -> Result<(), CatalogError> {
         self.put(key::meta("runs"), encode(&runs)).await
+    }
+
+    /// How the runs of the server began that this catalog remembers, the latest last. Earlier versions did not record
+    /// it. A damaged record counts as none.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn run_starts(&self) -> Result<Vec<PastRun>, CatalogError> {
+        let found: Option<Vec<(u64, u64, u64)>> = self.look_up_one(&key::meta("run-starts")).await?;
+        let past = |(run, sequence, blobs_end)| PastRun { run, sequence, blobs_end };
+        Ok(found.unwrap_or_default().into_iter().map(past).collect())
+    }
+
+    /// Records how these runs began, and no others.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn set_run_starts(&self, starts: &[PastRun]) -> Result<(), CatalogError> {
+        let starts: Vec<(u64, u64, u64)> =
+            starts.iter().map(|past| (past.run, past.sequence, past.blobs_end)).collect();
+        self.put(key::meta("run-starts"), encode(&starts)).await
     }
 
     /// The run marks of the workshop for which this catalog was remade: the workshop belongs to it although it does not

@@ -16,14 +16,15 @@
 //! 3       the end: | number after, u64 | keys then, 16 | records, u64 | batches, u64 | CRC-64/NVME of all before it |
 //! ```
 //! All little-endian. Records are in key order, with the batches between them in commit order. A file without its end
-//! is not a snapshot.
+//! is not a snapshot. A record whose seal does not open in the catalog is written as it is, and is damaged in what is
+//! made of the snapshot as well: a record that is left out would count as deleted.
 
 mod format;
 mod load;
 
 pub use format::SnapshotError;
 pub(crate) use format::{FrameReader, Header, batch_frame};
-pub(crate) use load::FillError;
+pub(crate) use load::{FillError, LoadTarget};
 pub use load::{Loaded, check_snapshot, load_snapshot};
 
 use crate::catalog::{Catalog, STEP};
@@ -54,6 +55,8 @@ pub struct SnapshotTotals {
     pub batches: u64,
     /// Bytes in all.
     pub bytes: u64,
+    /// Records that were damaged in the catalog.
+    pub damaged: u64,
 }
 
 /// The batches that are committed while records are read.
@@ -105,20 +108,21 @@ impl Catalog {
         let header = Header { rack, before: from.sequence, keys: from.keys, made_ms };
         let mut out = FrameWriter::begin(to, &header)?;
         let mut end = End { sequence: from.sequence, keys: from.keys, ..End::default() };
-        let mut range = KeyRange::all();
+        let (mut range, mut damaged) = (KeyRange::all(), 0);
         loop {
             let page = self.store.scan(range.clone(), STEP).await.map_err(CatalogError::from)?;
             if page.is_empty() {
                 self.wait_for_followers().await;
             }
             end.records += page.len() as u64;
+            damaged += page.iter().filter(|entry| entry.value.open(&entry.key).is_err()).count() as u64;
             out.records(&page)?;
             out.batches(&meanwhile.take()?, &mut end)?;
             let Some(Entry { key, .. }) = page.into_iter().last() else { break };
             range.start = Bound::Excluded(key);
         }
         let bytes = out.end(&end)?;
-        Ok(SnapshotTotals { sequence: end.sequence, records: end.records, batches: end.batches, bytes })
+        Ok(SnapshotTotals { sequence: end.sequence, records: end.records, batches: end.batches, bytes, damaged })
     }
 
     /// Waits until the followers were notified of every batch that an earlier page can have shown. The store commits

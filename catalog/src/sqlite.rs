@@ -30,20 +30,21 @@ mod statements;
 mod view;
 mod writer;
 
-use crate::committer::{Committer, LogUse, Records, State};
+use crate::committer::{Committer, LogUse, State};
 use crate::error::StoreError;
 use crate::follow::Followers;
 use crate::follower::{FollowedFrom, Follower};
 use crate::log::CommitLog;
 use crate::look::read_only;
 use crate::seal::Sealed;
-use crate::snapshot::FillError;
+use crate::snapshot::{FillError, LoadTarget};
 use crate::store::{Batch, Entry, KeyRange, Store, StoreFuture};
 use failure::store_error;
 use lineage::Sequence;
 use look::Looked;
 use lookups::Lookups;
 use mend::Walk;
+pub(crate) use mend::corrected;
 use overlay::Overlay;
 use pool::Pool;
 use records::SqliteRecords;
@@ -165,6 +166,8 @@ impl SqliteStore {
         let state = State { sequence: last, expected: *walked.digests().1 };
         if log.is_some() {
             schema::begin_log(&connection, &path)?;
+            // The file itself gets the mark: without it, damage of SQLite's log would bring the mark before it back.
+            settle::fold_log(&connection, &path)?;
         }
         let mut committer = Committer::new(SqliteRecords::new(connection, path.clone()), state, options.sequence_min);
         let (mut behind_log, mut overlay) = (None, Arc::new(Overlay::of(Changes::new())));
@@ -208,7 +211,7 @@ impl SqliteStore {
     /// As [`SqliteStore::open`]; also the errors of `fill`.
     pub(crate) fn fill<T>(
         path: &Path,
-        fill: impl FnOnce(&mut dyn Records) -> Result<T, FillError>,
+        fill: impl FnOnce(&mut dyn LoadTarget) -> Result<T, FillError>,
     ) -> Result<T, FillError> {
         let path: Arc<Path> = path.into();
         let _lock = file::lock(&path).map_err(FillError::Store)?;
@@ -223,10 +226,10 @@ impl SqliteStore {
         path.exists() && file::open_read_only(path).is_ok_and(|file| schema::needs_log(&file).unwrap_or(false))
     }
 
-    /// As [`SqliteStore::needs_log`], but true for a file that cannot be read.
+    /// True unless the file at `path` does not exist, or is marked as closed in order. A damaged mark shows nothing.
     pub fn may_need_log(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
-        path.exists() && file::open_read_only(path).map_or(true, |file| schema::needs_log(&file).unwrap_or(true))
+        path.exists() && !file::open_read_only(path).is_ok_and(|file| schema::is_closed(&file).unwrap_or(false))
     }
 
     /// Opens the catalog file at `path`, which must exist, read-only, and reads all of it once: missing records show in

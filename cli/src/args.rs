@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::ceph_args::CephCommand;
+use crate::recover_args::RecoverOptions;
 use clap::{Args, Parser, Subcommand};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -58,7 +59,8 @@ pub enum Command {
     /// A server does not touch a drive with the mark of a run that its data directory does not know. Either another
     /// server uses the drive, or the directory is a copy or a restored backup. After this command the server uses all
     /// drives that were marked before now. Its catalog then counts as older than the rack, so nothing is removed from
-    /// the rack until the newest catalog is back (`larder recover --replace`), or until accept_older_catalog is set.
+    /// the rack until the newest catalog is back (`larder recover --replace --base drives` makes it again from its
+    /// copies on drives), or until accept_older_catalog is set.
     TakeOver(TakeOver),
     /// Copy the catalog while the server runs.
     #[command(subcommand)]
@@ -134,12 +136,8 @@ pub struct Backup {
 pub struct Recover {
     #[command(flatten)]
     pub data: Data,
-    /// A copy of the catalog that `larder catalog backup` has made; the newest of it and the journal counts.
-    #[arg(long, value_name = "FILE")]
-    pub from: Option<PathBuf>,
-    /// Do it although there is a catalog, which is kept under another name.
-    #[arg(long)]
-    pub replace: bool,
+    #[command(flatten)]
+    pub how: RecoverOptions,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

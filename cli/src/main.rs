@@ -23,6 +23,7 @@ mod output;
 mod plan;
 mod recall;
 mod recover;
+mod recover_args;
 mod repartition;
 mod report_dir;
 mod reproduce;

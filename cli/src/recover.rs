@@ -3,6 +3,7 @@
 use crate::args::{Backup, Recover};
 use crate::human::{bytes, count, counted, seconds};
 use crate::output::{self, wait_for};
+use crate::recover_args::BasePlace;
 use crate::temperature::date;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use server::admin::Client;
 use server::clock::monotonic;
 use server::data_dir::DataDir;
-use server::recover::{Base, Options, Pass, Report, Source, Step, recover_directory};
+use server::recover::{Base, BaseChoice, Options, Pass, Report, Source, Step, recover_directory};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -32,7 +33,11 @@ pub fn backup(options: &Backup) -> anyhow::Result<()> {
 /// `larder recover`.
 pub fn recover(options: &Recover) -> anyhow::Result<()> {
     let dir = DataDir::open_to_recover(&options.data.data)?;
-    let how = Options { from: options.from.clone(), replace: options.replace };
+    let base = options.how.base.map(|place| match place {
+        BasePlace::Journal => BaseChoice::Journal,
+        BasePlace::Drives => BaseChoice::Drives,
+    });
+    let how = Options { from: options.how.from.clone(), replace: options.how.replace, base };
     let progress = Progress::new();
     let report = wait_for(async { Ok(recover_directory(&dir, &how, &|step| progress.step(&step)).await?) });
     progress.bar.finish_and_clear();
@@ -62,7 +67,7 @@ impl Progress {
                 self.bar.suspend(|| tracing::info!("the catalog is made again from {}", described(*base)));
             }
             Step::Copies(groups) => {
-                let what = "the workshop has no journal: copies of it are looked for on the drives";
+                let what = "copies of the catalog are looked for on the drives";
                 self.bar.suspend(|| tracing::info!("{what}"));
                 self.begin(*groups);
             }
@@ -111,7 +116,10 @@ fn described(base: Option<Base>) -> String {
         Source::Drives => "the copy on drives",
         Source::Copy => "the copy that was named",
     };
-    let damage = if damaged > 0 { format!("; {} were damaged", counted(damaged, "record")) } else { String::new() };
+    let damage = match damaged {
+        0 => String::new(),
+        _ => format!("; {} in it, as before", counted(damaged, "damaged record")),
+    };
     let (records, made) = (counted(records, "record"), date(made_ms));
     format!("{place}: {records} of {made}, and {} changes since{damage}", count(batches))
 }
@@ -124,6 +132,9 @@ fn text(report: &Report) -> String {
     row("base", described(report.base));
     if let Some(behind) = &report.behind_log {
         row("log", format!("is ahead: {behind}; the next start says what to do"));
+    }
+    if let Some(flaw) = &report.incomplete {
+        row("lacks", format!("{flaw}: they count as deleted from now on"));
     }
     row(
         "drives",

@@ -6,8 +6,9 @@ use server::offline::Offline;
 
 const DONE: &str = "\
 taken over  this data directory now owns all drives that another server has marked
-next        start the server. It removes nothing from the rack until the newest catalog is back: restore it, or run
-            `larder recover --replace`, or set accept_older_catalog = true in larder.toml if this one is the newest
+next        if this directory was put back from a backup, `larder recover --replace --base drives` makes the newest
+            catalog again from its copies on drives; if its catalog is the newest, set accept_older_catalog = true in
+            larder.toml; then start the server. It removes nothing from the rack before that
 ";
 
 /// `larder take-over`.

@@ -38,6 +38,7 @@
 //! - a permanently failed drive is never started except for a trial, and is never ready.
 
 mod backoff;
+mod in_vain;
 mod phase;
 mod recovering;
 mod tally;
@@ -133,12 +134,16 @@ pub(crate) struct Drives {
     /// Drives that were given up and may come back: the time before which the drive is not tried again, and whether it
     /// was mounted in the current trial.
     trials: BTreeMap<DriveId, (Time, bool)>,
+    /// Drives that were found spinning, and the time when a start of each would be over. See `drives/unasked.rs`.
+    found: BTreeSet<(Time, DriveId)>,
     /// Drives whose permits are held by lost drives: they cannot be written to before one of those releases its
     /// permits.
     unpermitted: Vec<DriveId>,
     notices: VecDeque<Notice>,
     /// A wake or rest takes at most this long.
     switch_timeout: Duration,
+    /// A start takes at most this long.
+    spin_up_max: Duration,
     host_slack: Duration,
     /// Starts requested since boot.
     pub starts: u64,
@@ -174,9 +179,11 @@ impl Drives {
             cut_off: BTreeSet::new(),
             untried: BTreeSet::new(),
             trials: BTreeMap::new(),
+            found: BTreeSet::new(),
             unpermitted: Vec::new(),
             notices: VecDeque::new(),
             switch_timeout: setup.switch_timeout(),
+            spin_up_max: setup.spec.profile.spin_up.longest(),
             host_slack: policy.host_slack,
             starts: 0,
             missed_deadlines: 0,
@@ -575,13 +582,14 @@ impl Drives {
         assert!(!self.is_ready(drive), "{drive} is done without until its group wakes next");
     }
 
-    /// The time of the next try of a drive that was given up on.
+    /// The time of the next try of a drive that was given up on, or when a start of a found drive would be over.
     pub fn retry_deadline(&self) -> Time {
-        self.backoff.deadline()
+        self.backoff.deadline().min(self.found_deadline())
     }
 
     /// Tries the drives that are due.
     pub fn retry(&mut self, step: &mut Step) {
+        self.end_found_starts(step.now);
         while let Some(drive) = self.backoff.take_due(step.now) {
             let state = &mut self.states[drive.index()];
             let given_up = state.phase.is_away() || state.phase.is_stopping();
@@ -604,27 +612,6 @@ impl Drives {
                 _ => {}
             }
         }
-    }
-
-    /// True if `drive`, one of `members`, waits for a permit that no drive will release: lost drives and other members
-    /// hold all permits of one of its domains.
-    fn waits_in_vain(&self, members: &[DriveId], drive: DriveId, spec: &RackSpec) -> bool {
-        if self.phase(drive) != DrivePhase::AwaitingPermit {
-            return false;
-        }
-        self.ledger.blocking(drive).any(|(resource, domain)| {
-            let may_give_back = |other: DriveId| {
-                let state = &self.states[other.index()];
-                // A member draws less once it is up to speed.
-                let stays = members.contains(&other) && state.phase != DrivePhase::SpinningUp;
-                self.is_permitted(other)
-                    && !self.ledger.is_always_on(other)
-                    && !state.phase.is_away()
-                    && !stays
-                    && spec.domain_of(other, resource) == domain
-            };
-            !spec.drives.iter().any(|other| may_give_back(other.id)) && !self.ledger.pool_starts_in(resource, domain)
-        })
     }
 
     fn do_without(&mut self, drive: DriveId, in_vain: bool, now: Time) {

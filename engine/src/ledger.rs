@@ -18,7 +18,8 @@
 //! - a domain's books match exactly the permits that are out.
 //!
 //! A drive that was found spinning without a permit is booked anyway: it draws power whether or not any is left. It may
-//! put its domains above their limits; they grant nothing until they are below again.
+//! put its domains above their limits; they grant nothing until they are below again. It counts as starting for as long
+//! as a start takes, since something else may have started it a moment ago.
 //!
 //! A soft limit blocks no drive; grants that break it are counted. The ledger ignores limits on bytes/s.
 
@@ -116,6 +117,8 @@ pub struct Ledger {
     books: Vec<Book>,
     /// Drives that were found spinning: their permits were never granted.
     found: BTreeSet<DriveId>,
+    /// Drives of the pool that were found spinning and count as starting.
+    found_in_pool: BTreeSet<PoolDriveId>,
     draw_mw: u64,
     active: usize,
     soft_overruns: u64,
@@ -136,6 +139,7 @@ impl Ledger {
             pool: vec![PowerState::Active; spec.pool.len()],
             books,
             found: BTreeSet::new(),
+            found_in_pool: BTreeSet::new(),
             draw_mw: (always_on.len() - uncontrolled) as u64 * u64::from(watts.standby_mw)
                 + uncontrolled as u64 * spec.always_on_mw()
                 + spec.pool.len() as u64 * u64::from(watts.active_mw),
@@ -177,25 +181,34 @@ impl Ledger {
         assert!(self.draw_mw <= before_mw, "getting ready never breaks a limit");
     }
 
-    /// `drive`, which has no permit, spins or may spin. It is booked as spinning, whether or not there is room, at the
-    /// power of a drive that spins up, since its actual state is unknown. It does not count as starting, because a
-    /// drive that will not stop would then count as starting forever.
+    /// `drive`, which has no permit, spins or may spin. It is booked whether or not there is room, and counts as
+    /// starting until [`found_at_speed`](Self::found_at_speed): something else may have started it a moment ago.
     pub fn found_spinning(&mut self, drive: DriveId) {
         assert!(self.state(drive) == PowerState::Standby, "{drive} spins under a permit");
-        self.enter(drive, PowerState::Active);
-        if !self.is_always_on(drive) {
-            self.found.insert(drive);
-            let more_mw = self.draw_of(PowerState::SpinningUp) - self.draw_of(PowerState::Active);
+        if self.is_always_on(drive) {
+            self.enter(drive, PowerState::Active);
+            return;
+        }
+        self.enter(drive, PowerState::SpinningUp);
+        self.found.insert(drive);
+        assert!(self.active > 0, "a drive that was found spinning is booked");
+    }
+
+    /// A start of `drive` would be over by now, if `drive` was found spinning: it no longer counts as starting, though
+    /// it may never stop. It is still booked at the power of a drive that spins up, since its actual state is unknown.
+    pub fn found_at_speed(&mut self, drive: DriveId) {
+        if self.state(drive) == PowerState::SpinningUp && self.found.contains(&drive) {
+            self.enter(drive, PowerState::Active);
+            let more_mw = self.unknown_mw();
             self.draw(drive, |draw_mw| draw_mw + more_mw);
         }
-        assert!(self.is_always_on(drive) || self.active > 0, "a drive that was found spinning is booked");
     }
 
     /// The platters of `drive`, which has a permit, stand still, or it has no power: the permit is released.
     pub fn released(&mut self, drive: DriveId) {
         assert!(self.state(drive) != PowerState::Standby, "{drive} has no permit to give back");
-        if self.found.remove(&drive) {
-            let less_mw = self.draw_of(PowerState::SpinningUp) - self.draw_of(PowerState::Active);
+        if self.found.remove(&drive) && self.state(drive) == PowerState::Active {
+            let less_mw = self.unknown_mw();
             self.draw(drive, |draw_mw| draw_mw - less_mw);
         }
         self.enter(drive, PowerState::Standby);
@@ -229,10 +242,12 @@ impl Ledger {
         self.enter_pool(drive, PowerState::Active);
     }
 
-    /// The platters of `drive` of the pool, which had no permit to start, turn: something else started it.
+    /// The platters of `drive` of the pool, which had no permit to start, turn: something else started it, perhaps a
+    /// moment ago. It counts as starting until [`pool_spun_up`](Self::pool_spun_up).
     pub fn pool_found_spinning(&mut self, drive: PoolDriveId) {
         assert!(self.pool_state(drive) == PowerState::Standby, "{drive} was supposed to stand still");
-        self.enter_pool(drive, PowerState::Active);
+        self.enter_pool(drive, PowerState::SpinningUp);
+        self.found_in_pool.insert(drive);
     }
 
     /// The platters of `drive` of the pool stand still, or its start failed.
@@ -256,6 +271,7 @@ impl Ledger {
 
     fn enter_pool(&mut self, drive: PoolDriveId, state: PowerState) {
         let old = core::mem::replace(&mut self.pool[drive.index()], state);
+        self.found_in_pool.remove(&drive);
         let starts = |state| u64::from(state == PowerState::SpinningUp);
         for book in &mut self.books {
             let Some(domain) = book.pool_domain_of[drive.index()] else { continue };
@@ -320,11 +336,20 @@ impl Ledger {
             let used = book.domains.iter().enumerate().filter(|(_, domain)| domain.active > 0);
             used.map(|(id, domain)| {
                 let (used, limit) = book.usage(domain);
-                let found = || self.found.iter().any(|drive| book.domain_of[drive.index()].index() == id);
-                assert!(!book.hard || used <= limit || found(), "no domain of a hard limit is above it by permits");
-                (book.resource, DomainId(id as u32), used, limit)
+                let id = DomainId(id as u32);
+                assert!(
+                    !book.hard || used <= limit || self.has_found(book, id),
+                    "no domain of a hard limit is above it by permits"
+                );
+                (book.resource, id, used, limit)
             })
         })
+    }
+
+    /// True if a drive of `domain` was found spinning: it may be above its limits.
+    fn has_found(&self, book: &Book, domain: DomainId) -> bool {
+        self.found.iter().any(|drive| book.domain_of[drive.index()] == domain)
+            || self.found_in_pool.iter().any(|drive| book.pool_domain_of[drive.index()] == Some(domain))
     }
 
     fn draw_of(&self, state: PowerState) -> u64 {
@@ -334,6 +359,11 @@ impl Ledger {
             PowerState::SpinningUp => spin_up_mw.max(active_mw),
             PowerState::Active => active_mw,
         })
+    }
+
+    /// The power that is booked on top for an active drive whose actual state is unknown, in milliwatts.
+    fn unknown_mw(&self) -> u64 {
+        self.draw_of(PowerState::SpinningUp) - self.draw_of(PowerState::Active)
     }
 
     /// Changes the power that is booked for `drive`, in each of its domains and in the total.

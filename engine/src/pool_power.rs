@@ -19,7 +19,7 @@
 //! 4. Once the rack closes, no drive is stopped any more: the log is written until the end.
 //! 5. A drive that something else started spins without a permit; this cannot be avoided. It is stopped as in 1, but
 //!    not before [`STOP_PAUSE`] has passed, since the other user may come again. That start wears the drive like any
-//!    other, so it counts in the budget.
+//!    other, so it counts in the budget, and it may still be under way, so no other drive starts beside it.
 //!
 //! Invariants: a drive of the pool is started only under a permit; each start is counted; a request for a drive is
 //! answered once, when the drive spins or fails to start.
@@ -34,7 +34,7 @@ use crate::step::Step;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::{Attempt, DriveId, PoolDriveId, Time};
+use model::{Attempt, DriveId, PoolDriveId, RackSpec, Time};
 
 #[cfg(test)]
 mod tests;
@@ -78,6 +78,8 @@ struct Pooled {
     wanted: bool,
     /// The time since which it spins.
     ready_at: Time,
+    /// Something else may have started it at `ready_at`: it counts as starting.
+    found: bool,
     /// It is sent no stop before then: the last one failed, or was undone.
     stop_from: Time,
     starts: u64,
@@ -96,16 +98,20 @@ pub(crate) struct PoolPower {
     budget: StartBudget,
     starts_per_day: u32,
     spin_down: SpinDownPolicy,
+    /// A start takes at most this long.
+    spin_up_max: Duration,
 }
 
 impl PoolPower {
-    /// The drives of a pool, all of which spin.
-    pub fn new(drive_count: usize, starts_per_day: u32, spin_down: SpinDownPolicy) -> Self {
+    /// The drives of the pool of `spec`, all of which spin.
+    pub fn new(spec: &RackSpec, starts_per_day: u32, spin_down: SpinDownPolicy) -> Self {
+        let drive_count = spec.pool.len();
         let phase = PoolDrivePhase::Spinning;
         let (attempt, ready_at, stop_from) = (Attempt(0), Time::ZERO, Time::ZERO);
-        let spins = Pooled { phase, attempt, idle: false, wanted: false, ready_at, stop_from, starts: 0 };
+        let spins = Pooled { phase, attempt, idle: false, wanted: false, ready_at, found: false, stop_from, starts: 0 };
         let budget = StartBudget::new(drive_count.max(1), starts_per_day);
-        Self { drives: vec![spins; drive_count], budget, starts_per_day, spin_down }
+        let spin_up_max = spec.profile.spin_up.longest();
+        Self { drives: vec![spins; drive_count], budget, starts_per_day, spin_down, spin_up_max }
     }
 
     /// Applies what happened to `drive`. Ignored if the rack has no such drive.
@@ -133,7 +139,7 @@ impl PoolPower {
             }
             PoolDriveEvent::Spins if one.phase == PoolDrivePhase::Standby => {
                 ledger.pool_found_spinning(drive);
-                (one.phase, one.ready_at) = (PoolDrivePhase::Spinning, step.now);
+                (one.phase, one.ready_at, one.found) = (PoolDrivePhase::Spinning, step.now, true);
                 one.stop_from = step.now + STOP_PAUSE;
                 self.budget.record(of_budget(drive), step.now);
             }
@@ -149,6 +155,10 @@ impl PoolPower {
     pub fn go_on(&mut self, ledger: &mut Ledger, closes: bool, step: &mut Step) {
         for drive in (0..self.drives.len() as u32).map(PoolDriveId) {
             let one = self.drives[drive.index()];
+            if one.found && one.ready_at + self.spin_up_max <= step.now {
+                self.drives[drive.index()].found = false;
+                ledger.pool_spun_up(drive);
+            }
             match one.phase {
                 PoolDrivePhase::Spinning if one.wanted => {
                     self.drives[drive.index()].wanted = false;
@@ -172,11 +182,13 @@ impl PoolPower {
         }
     }
 
-    /// When a drive that idles may stop.
+    /// When a drive that idles may stop, or the start of one that something else started would be over.
     pub fn deadline(&self, now: Time) -> Time {
+        let found = self.drives.iter().filter(|one| one.found);
+        let at_speed = found.map(|one| one.ready_at + self.spin_up_max).min().unwrap_or(Time::MAX);
         let idles = |one: &Pooled| one.phase == PoolDrivePhase::Spinning && one.idle;
         let idle = self.drives.iter().zip(0..).filter(|(one, _)| idles(one)).map(|(_, drive)| PoolDriveId(drive));
-        idle.map(|drive| self.stays_until(drive, now)).min().unwrap_or(Time::MAX)
+        idle.map(|drive| self.stays_until(drive, now)).min().unwrap_or(Time::MAX).min(at_speed)
     }
 
     /// The state of `drive`; `None` if the rack has no such drive.

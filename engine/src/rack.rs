@@ -142,7 +142,7 @@ impl Rack {
         let class_count = setup.layout.classes.len();
         Self {
             drives: Drives::new(&setup),
-            pool: PoolPower::new(setup.spec.pool.len(), setup.policy.starts_per_day, setup.policy.spin_down),
+            pool: PoolPower::new(&setup.spec, setup.policy.starts_per_day, setup.policy.spin_down),
             classes: (0..class_count).map(|_| Class::new(&setup.policy.scheduler)).collect(),
             blocked: Blocked::new(class_count),
             placement: Placement::new(&setup.spec, &groups, &class_of),
@@ -224,10 +224,7 @@ impl Rack {
             Event::StagedPage { attempt, entries, more } => {
                 self.migrator.page(step.now, attempt, (&entries, more), step.actions);
             }
-            Event::SpaceDead { group, bytes } => {
-                self.reclaim.add_dead(group, bytes);
-                self.reclaim_if_full(step);
-            }
+            Event::SpaceDead { group, bytes } => self.space_dead(group, bytes, step),
             Event::DeadKept { group, bytes } => self.reclaim.keep_dead(group, bytes),
             Event::DeadStacks { drives, lost, stack_bytes } => self.dead_stacks(&drives, &lost, stack_bytes),
             Event::DeadPage { group, attempt, blobs, held_bytes, more } => {

@@ -15,8 +15,8 @@
 //! 4. The most exposed blobs come first ([`exposure`]): passes over the drives of a class descend through the levels
 //!    together, and restart when another drive of their group fails.
 //! 5. Blobs that cannot be rebuilt now (too few drives are present, or none has room) wait for the next pass: soon
-//!    after a drive of the group is back, or after a pause that doubles. Blobs that have lost more than r stacks count
-//!    as lost; [`RebuildView`] reports them, and what the others lack.
+//!    after a drive of the group is back or deleted data is removed from it, or after a pause that doubles. Blobs that
+//!    have lost more than r stacks count as lost; [`RebuildView`] reports them, and what the others lack.
 //!
 //! A drive is done when its used bytes show that no blob has a stack on it, and the last pass left nothing. So a later
 //! pass finds a blob that was written to it at the last moment, and a restart needs no record except that the drive
@@ -40,6 +40,7 @@
 //! and each page advances, so a pass ends.
 
 mod exposure;
+mod room;
 #[cfg(test)]
 mod tests;
 

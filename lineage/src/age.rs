@@ -12,6 +12,10 @@
 //! 2. A workshop that was lost, or was restored together with the catalog, shows nothing. Then a drive shows it when it
 //!    is first mounted in a run of the server: a stack of an unknown blob was written under a newer catalog if its
 //!    header has a higher commit sequence number than this one. A staged file shows it in the same way.
+//!
+//!    The catalog's number grows meanwhile, and a drive may sleep through several runs. So the catalog remembers the
+//!    number at which each run began ([`PastRun`]). A run wrote nothing at a number above the start of the next run,
+//!    unless the catalog was set back in between, with its log and the whole disk of the server.
 //! 3. The catalog then records that it is older, so that later starts know it as well, however high its own numbers are
 //!    by then. The mark is replaced by that of the run which wrote the stack, so that the newer catalog is recognised
 //!    when it is restored.
@@ -20,6 +24,10 @@
 //! 5. A log in front of the catalog shows it as well ([`crate::LogLineage`]). The catalog then records it as in 3, and
 //!    marks the batches that it logs itself as aside, as in 4. The earlier content of the log is retained for the
 //!    newest catalog.
+//!
+//! 6. A blob that the catalog knows as begun may be complete in a newer one, which has freed the originals. So unless
+//!    the workshop has the mark of a run that the catalog remembers, the stacks of all these blobs stay, also after the
+//!    operator's consent.
 //!
 //! A catalog with missing records is handled in the same way: anything that it does not find may be among those.
 //!
@@ -48,6 +56,8 @@ pub struct Evidence {
     pub found_before: Option<String>,
     /// Its runs, the last one last; `None` if their record is damaged.
     pub runs: Option<Vec<u64>>,
+    /// How its runs began, the last one last. It may lack the earlier ones: an older version did not record them.
+    pub starts: Vec<PastRun>,
     /// The marks of the workshop over which the catalog was recovered.
     pub adopted: Vec<u64>,
     /// The runs that the workshop is marked with.
@@ -61,6 +71,13 @@ impl Evidence {
         let is_marked = |run: &u64| self.marked.contains(run);
         let is_last = |runs: &Vec<u64>| runs.iter().any(is_marked);
         self.marked.is_empty() || self.runs.as_ref().is_none_or(is_last) || self.adopted.iter().any(is_marked)
+    }
+
+    /// True if the workshop shows that it was last used with this catalog. A lost workshop shows nothing. A mark that
+    /// was adopted shows nothing either: the catalog was recovered, perhaps from an older copy.
+    fn is_shown_newest(&self) -> bool {
+        let is_marked = |run: &u64| self.marked.contains(run);
+        self.flaw.is_none() && self.older().is_none() && self.runs.iter().flatten().any(is_marked)
     }
 
     /// Why the catalog is older than the data that it belongs to, if a sign shows that.
@@ -84,6 +101,17 @@ pub struct RunStart {
     pub sequence: u64,
 }
 
+/// A run of the server, as the catalog remembers it. Copied from [`RunStart`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PastRun {
+    /// The number of the run.
+    pub run: u64,
+    /// The commit sequence number when the catalog was opened.
+    pub sequence: u64,
+    /// No blob number from this one on was assigned before.
+    pub blobs_end: u64,
+}
+
 /// A change to the catalog, log or workshop. Orders are executed one after the other, each of them durably.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -93,10 +121,14 @@ pub enum Order {
     ReleaseLog,
     /// Batches are logged aside from now on, or no longer.
     LogAside(bool),
+    /// The catalog keeps the stacks of all blobs that it knows as begun, from now on.
+    KeepIntents,
     /// The catalog records that it is older, and why; or, with `None`, that it counts anyway.
     RememberOlder(Option<String>),
     /// The catalog records these runs as its own, and no others.
     RememberRuns(Vec<u64>),
+    /// The catalog records how these runs began, and no others.
+    RememberStarts(Vec<PastRun>),
     /// The workshop gets the mark of this run, and then loses all others.
     MarkWorkshop(u64),
 }
@@ -109,6 +141,8 @@ pub struct Lineage {
     flaw: Option<String>,
     /// Set when this run of the server began.
     begun: Option<(RunStart, RunStamp)>,
+    /// How this run and those before it began, the last one last.
+    starts: Vec<PastRun>,
     /// Drives that were compared with the catalog in this run of the server.
     looked_at: BTreeSet<DriveId>,
 }
@@ -130,15 +164,21 @@ impl Lineage {
         let run = RunStamp::of_nonce(start.nonce);
         self.begun = Some((start, run));
         let older = evidence.older();
+        // Before the workshop gets the mark of this run, which a later start would take for a proof.
+        let keep_intents = (self.accepted || !evidence.is_shown_newest()).then_some(Order::KeepIntents);
         let mut orders = Vec::new();
         if evidence.flaw.is_some() {
             orders.extend((!self.accepted).then_some(Order::RetainLog));
             orders.push(Order::ReleaseLog);
         }
-        let mut runs = with_run(evidence.runs.unwrap_or_default(), run.run);
+        let mut runs = with_last(evidence.runs.unwrap_or_default(), run.run);
+        let this = PastRun { run: run.run, sequence: start.sequence, blobs_end: start.blobs_end };
+        self.starts = with_last(evidence.starts, this);
         self.flaw = evidence.flaw;
         if self.accepted {
             orders.push(Order::LogAside(false));
+            // A drive that is mounted in a later run shows nothing against a catalog that the operator consented to.
+            self.starts = vec![this];
             if older.is_some() {
                 orders.push(Order::RememberOlder(None));
                 // It lacks some of its earlier runs: unknown files that those staged are no garbage.
@@ -148,12 +188,16 @@ impl Lineage {
             orders.extend(evidence.behind_log.map(|why| Order::RememberOlder(Some(why))));
             // The next batch puts the mark into the log; the earlier content of the log is retained for the newest
             // copy. The mark of the workshop stays: it identifies the newer catalog when that comes back.
-            orders.extend([Order::LogAside(true), Order::ReleaseLog, Order::RememberRuns(runs)]);
+            orders.extend([Order::LogAside(true), Order::ReleaseLog]);
+            orders.extend(keep_intents);
+            orders.extend([Order::RememberStarts(self.starts.clone()), Order::RememberRuns(runs)]);
             self.older = Some(why);
             return orders;
         }
         // The catalog knows the run before the workshop gets its mark. So a crash in between leaves a mark that the
         // catalog knows, or none in the very first start.
+        orders.extend(keep_intents);
+        orders.push(Order::RememberStarts(self.starts.clone()));
         orders.extend([Order::RememberRuns(runs), Order::MarkWorkshop(run.run)]);
         orders
     }
@@ -220,7 +264,21 @@ impl Lineage {
     /// True if data that this catalog does not know was written under a newer one: by `stamp`, at the catalog's commit
     /// sequence number `sequence`. Data that was written aside is no sign.
     pub fn is_newer(&self, stamp: RunStamp, sequence: u64) -> bool {
-        stamp.run != self.stamp().run && is_newer_than(stamp, sequence, Sequence(self.start().sequence))
+        stamp.run != self.stamp().run && is_newer_than(stamp, sequence, self.end_of(stamp.run))
+    }
+
+    /// The highest commit sequence number that the catalog had at the end of `run`: that at the start of the next run,
+    /// or, for a run whose start is not recorded, that at the start of this one.
+    fn end_of(&self, run: u64) -> Sequence {
+        let of_run = self.starts.windows(2).find(|two| two[0].run == run).map(|two| two[1].sequence);
+        let this = self.start().sequence;
+        Sequence(of_run.map_or(this, |end| end.min(this)))
+    }
+
+    /// No blob number from this one on was assigned before the first run whose start is recorded: data of lower numbers
+    /// shows nothing ([`is_newer`](Self::is_newer)).
+    pub fn blobs_compared_from(&self) -> u64 {
+        self.starts.iter().map(|past| past.blobs_end).min().unwrap_or_default()
     }
 
     /// True if no catalog can ever need a staged file that this one does not know. `stamp` is the run that wrote it;
@@ -243,11 +301,11 @@ pub fn is_newer_than(stamp: RunStamp, sequence: u64, newest: Sequence) -> bool {
     !stamp.is_aside && sequence > newest.0
 }
 
-/// `runs` and then `run`; only the last [`RUNS_MAX`] of them.
-fn with_run(mut runs: Vec<u64>, run: u64) -> Vec<u64> {
-    runs.push(run);
-    runs.drain(..runs.len().saturating_sub(RUNS_MAX));
-    runs
+/// `before` and then `last`; only the last [`RUNS_MAX`] of them.
+fn with_last<T>(mut before: Vec<T>, last: T) -> Vec<T> {
+    before.push(last);
+    before.drain(..before.len().saturating_sub(RUNS_MAX));
+    before
 }
 
 #[cfg(test)]

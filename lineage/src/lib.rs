@@ -26,7 +26,7 @@ mod log_lineage;
 mod owner;
 mod run;
 
-pub use age::{Evidence, Lineage, Order, RUNS_MAX, RunStart, is_newer_than};
+pub use age::{Evidence, Lineage, Order, PastRun, RUNS_MAX, RunStart, is_newer_than};
 pub use log_lineage::{LogLineage, Mark};
 pub use owner::OwnRuns;
 pub use run::{Generation, RunId, RunStamp, Sequence};

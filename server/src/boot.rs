@@ -1,9 +1,9 @@
 //! Booting a world: from durable state to an engine that knows everything it must.
 //!
 //! The engine's beliefs are restored from the catalog: used bytes from the blobs, starts of the day from the drives'
-//! records, dead bytes from the tombstones. Blobs that were being written when the last server ended are abandoned, and
-//! recalls are forgotten. The search for staged files that no object refers to runs beside and after the boot
-//! (`sweep.rs`).
+//! records, dead bytes from the tombstones. Blobs that were being written when the last server ended are abandoned,
+//! unless the catalog may be older, and recalls are forgotten. The search for staged files that no object refers to
+//! runs beside and after the boot (`sweep.rs`).
 //!
 //! Like the world itself this module takes its context as an argument and touches no thread, file or clock directly, so
 //! the same steps follow a crash in virtual time.
@@ -194,13 +194,29 @@ pub(crate) fn object_bytes_max(rack: &Rack) -> u64 {
     fits.saturating_sub(INDEX_BYTES)
 }
 
+/// Gives up the blobs that were being written when the last server ended, except for those that a newer catalog may
+/// know to be complete.
+async fn end_intents(catalog: &Catalog) -> Result<(), CatalogError> {
+    let kept = catalog.kept_intents().await?;
+    for intent in catalog.pending_intents().await? {
+        let blob = intent.blob;
+        if kept.as_ref().is_none_or(|kept| kept.contains(&blob)) {
+            tracing::warn!(
+                %blob,
+                "this catalog knows of a blob that it was begun, and a newer one may know that it is complete; its \
+                 stacks stay, and `larder recover --replace` looks at them"
+            );
+            continue;
+        }
+        tracing::warn!(%blob, "a blob was being written when the last server ended; its stacks are given up");
+        catalog.abort_blob(blob).await?;
+    }
+    Ok(())
+}
+
 /// Everything that the engine must know before work begins, except which drives spin.
 async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerError> {
-    for intent in context.catalog.pending_intents().await? {
-        let blob = intent.blob;
-        tracing::warn!(%blob, "a blob was being written when the last server ended; its stacks are given up");
-        context.catalog.abort_blob(intent.blob).await?;
-    }
+    end_intents(&context.catalog).await?;
     let used = used_bytes(context, rack.layout()).await?;
     let lost = context.catalog.lost_on_replaced().await?;
     let initialised = context.catalog.initialised_drives().await?;

@@ -79,6 +79,11 @@ impl CatalogAge {
         self.0.lock().is_newer(stamp, sequence)
     }
 
+    /// Blobs of lower numbers show nothing about the age of the catalog.
+    pub(crate) fn blobs_compared_from(&self) -> u64 {
+        self.0.lock().blobs_compared_from()
+    }
+
     /// True if the staged file `file`, which the catalog does not know, can never be wanted. `runs` are the catalog's
     /// runs before this one.
     pub(crate) fn is_garbage(&self, file: &UnknownFile, runs: &[u64]) -> bool {
@@ -96,6 +101,7 @@ pub(crate) async fn evidence(catalog: &Catalog, marked: BTreeSet<u64>) -> Result
         behind_log: catalog.behind_log().map(str::to_owned),
         found_before: catalog.found_older().await?,
         runs: catalog.runs().await?,
+        starts: catalog.run_starts().await?,
         adopted: catalog.adopted_marks().await?,
         marked,
     })
@@ -172,8 +178,10 @@ async fn obey(
             Order::RetainLog => catalog.retain_log(),
             Order::ReleaseLog => catalog.release_log(),
             Order::LogAside(is_aside) => catalog.set_aside(is_aside),
+            Order::KeepIntents => catalog.keep_intents().await?,
             Order::RememberOlder(why) => catalog.set_found_older(why.as_deref()).await?,
             Order::RememberRuns(runs) => catalog.set_runs(&runs).await?,
+            Order::RememberStarts(starts) => catalog.set_run_starts(&starts).await?,
             Order::MarkWorkshop(run) => {
                 staging.mark_run(run).await?;
                 let marked = match &marked {

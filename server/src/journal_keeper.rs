@@ -43,11 +43,7 @@ pub(crate) async fn keep(context: Context, (journal, is_recovered): (Arc<Journal
             }
             context.counters.has_snapshot_failed.store(made.is_err(), Ordering::Relaxed);
             match made {
-                Ok(totals) => tracing::info!(
-                    records = totals.records,
-                    bytes = totals.bytes,
-                    "a snapshot of the catalog was written beside it"
-                ),
+                Ok(totals) => written(&totals),
                 Err(error) => tracing::warn!(%error, "no snapshot of the catalog could be written; it is tried again"),
             }
         }
@@ -57,6 +53,19 @@ pub(crate) async fn keep(context: Context, (journal, is_recovered): (Arc<Journal
         }
         let is_under_way = is_newest && copies.look(now()).await;
         tokio::time::sleep(if is_under_way { LOOK_AGAIN } else { LOOK }).await;
+    }
+}
+
+/// Logs that a snapshot was written.
+fn written(totals: &SnapshotTotals) {
+    let SnapshotTotals { records, bytes, damaged, .. } = *totals;
+    tracing::info!(records, bytes, "a snapshot of the catalog was written beside it");
+    if damaged > 0 {
+        tracing::warn!(
+            damaged,
+            "records of the catalog are damaged, in this snapshot as well; the oldest one may have them whole, and \
+             stays: stop the server and run `larder recover --replace`, or write the objects again or delete them"
+        );
     }
 }
 

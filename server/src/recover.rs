@@ -4,7 +4,10 @@
 //!    batch. What the log of small objects has beyond that follows on it. If the workshop is whole, that is all there
 //!    is, to the last acknowledged batch.
 //! 2. If the workshop has no snapshot, from the copies of it and of the journal on drives (`recover/copies.rs`), which
-//!    are looked for in a pass of its own over all groups.
+//!    are looked for in a pass of its own over all groups. If the operator chooses the drives, from these copies alone.
+//!    A workshop that was restored from a backup has a journal that is older than they are. Numbers do not show this
+//!    once a server has used it, since it numbers its batches by the clock. So if the catalog was found to be older, or
+//!    if a newer copy is on drives, the operator must choose.
 //! 3. From the drives, group after group: every blob that the catalog does not know, and that was begun after the last
 //!    batch it has, is adopted with the objects in the index of its pack (`catalog/src/adopt.rs`). A stack that lies
 //!    elsewhere than the catalog knows is counted where it is, and a stack missing from a readable drive is marked as
@@ -30,7 +33,7 @@ mod report;
 mod sources;
 
 pub use group::{Based, Rack};
-pub use report::{Base, Options, Pass, Report, Source, Step};
+pub use report::{Base, BaseChoice, Options, Pass, Report, Source, Step};
 
 use crate::boot;
 use crate::data_dir::{DataDir, JOURNAL};
@@ -46,8 +49,9 @@ use disk::clock::{self, wall_ms};
 use disk::{DirectoryDrive, Drive, RackUuid};
 use futures::future::BoxFuture;
 use model::sabotage::{Sabotage, is_on};
-use publish::{COPIES, DRAFT, Manifest, ORDER, io_error, publish, remove_drafts};
-use sources::{ReadLog, Workshop, make_what_is_missing};
+use publish::{COPIES, DRAFT, Manifest, ORDER, io_error, publish, remove_drafts, remove_store};
+use sources::{ReadLog, Workshop, last_of, make_what_is_missing};
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +97,7 @@ async fn recover(
     }
     let draft = place.with_file_name(DRAFT);
     remove_drafts(&place)?;
-    let loaded = base((dir, rack), options, &draft, watch).await?;
+    let (loaded, knows_copies) = base((dir, rack), options, &draft, watch).await?;
     let based = |(Loaded { made_ms, records, batches, damaged, .. }, source)| Base {
         source,
         made_ms,
@@ -102,17 +106,26 @@ async fn recover(
         damaged,
     };
     let mut report = Report { base: loaded.map(based), ..Report::default() };
-    watch(Step::Base(report.base));
     {
         let workshop = Workshop::of(dir)?;
-        let given_up = Missing::IsGivenUp;
-        let Opened { catalog, known_until, .. } = opened(&draft, workshop.log.as_ref(), given_up, &mut report).await?;
+        let log = match (&workshop.log, options.base) {
+            (None, _) => BatchesOf::Nothing,
+            (Some(log), Some(BaseChoice::Drives)) => BatchesOf::NumbersAbove(last_of(log)),
+            (Some(log), _) => BatchesOf::Log(log),
+        };
+        let begun = opened(&draft, log, Missing::IsGivenUp, &mut report).await?;
+        let Opened { catalog, known_until, found_older, .. } = begun;
+        refuse_an_older_journal(options, report.base, found_older.as_deref())?;
+        watch(Step::Base(report.base));
         let order = Arc::new(SqliteStore::open(place.with_file_name(ORDER))?);
         let may_be_older = report.base.is_some_and(|base| base.source != Source::Journal);
         let staging = workshop.staging();
         let based = Based { catalog: &catalog, known_until, may_be_older, staging: staging.as_ref() };
         let of_rack = Rack { spec: dir.rack(), uuid: dir.rack_uuid(), drives: rack };
         reconcile(of_rack, based, order, &mut report, watch).await?;
+        if !knows_copies {
+            refuse_an_older_base(options, &report, known_until)?;
+        }
         if report.base.is_none() && report.blobs == 0 && report.drives_unusable > 0 {
             return Err(ServerError::Refused(format!(
                 "there is no copy of the catalog, and {} drives cannot be read; make them readable, or name a copy \
@@ -130,11 +143,37 @@ async fn recover(
     Ok(report)
 }
 
+/// The choices of an operator whose journal is older than the rack.
+const CHOICES: &str = "add --base drives to make the catalog again from the newest copy on drives, which leaves out \
+                       what only this workshop has, or --base journal to use the journal all the same; nothing was \
+                       changed";
+
+/// Refuses the journal of a catalog that was found to be older, unless the operator has chosen it.
+fn refuse_an_older_journal(options: &Options, base: Option<Base>, why: Option<&str>) -> Result<(), ServerError> {
+    let is_journal = base.is_some_and(|base| base.source == Source::Journal);
+    let why = why.filter(|_| is_journal && options.base.is_none());
+    let refusal =
+        why.map(|why| format!("the journal belongs to a catalog that is older than the rack ({why}); {CHOICES}"));
+    refusal.map_or(Ok(()), |refusal| Err(ServerError::Refused(refusal)))
+}
+
+/// Refuses a base that ends before a copy of the catalog on drives, unless the operator has chosen it.
+fn refuse_an_older_base(options: &Options, report: &Report, known_until: Sequence) -> Result<(), ServerError> {
+    let newer = report.newest_copy.filter(|copy| *copy > known_until && options.base.is_none());
+    let Some(Sequence(copy)) = newer else { return Ok(()) };
+    Err(ServerError::Refused(format!(
+        "a copy of the catalog on drives leads to batch {copy}, and what was found here to batch {}; {CHOICES}",
+        known_until.0
+    )))
+}
+
 /// Recreates the catalog of `dir` from the workshop alone, if that leads to the last acknowledged batch: from the
 /// newest snapshot, the journal, and the log, which always keeps its last batch. The old catalog is kept under another
 /// name, which is returned (empty without an old catalog). `None`, and nothing is changed, if the workshop lacks
 /// something, or if an older catalog has been used since and has acknowledged batches that this one would lack. No
 /// drive is woken.
+///
+/// A record that is damaged in every snapshot was damaged in the catalog, and is damaged in the new one as well.
 ///
 /// # Errors
 /// [`ServerError`]; the catalog is unchanged, or it is missing and the next try makes it.
@@ -143,28 +182,58 @@ pub(crate) async fn from_workshop(dir: &DataDir) -> Result<Option<String>, Serve
     remove_drafts(&place)?;
     let found = files_in(&dir.workshop().join(JOURNAL))?;
     let segments: Vec<PathBuf> = found.segments.into_iter().map(|(_, path)| path).collect();
-    // If the newest is damaged, the one before it leads to the same result.
+    let mut best: Option<(u64, &Path)> = None;
+    // If the newest is damaged, or has a damaged record, the one before it leads to the same result.
     for (_, snapshot) in found.snapshots.iter().rev() {
-        let is_complete = match load_snapshot(snapshot, &segments, &draft, &mut Progress::default().shown()) {
-            Ok(loaded) if loaded.rack == dir.rack_uuid().0 => loaded.damaged == 0 && is_led_to_by(dir, &draft).await?,
-            Ok(_) => false,
-            Err(error) if is_of_the_draft(&error) => {
-                remove_drafts(&place)?;
-                return Err(unusable(&draft, &error.to_string()));
+        match draft_of(dir, (snapshot.as_path(), segments.as_slice()), &draft).await? {
+            Some(0) => return published(dir).map(Some),
+            Some(damaged) if best.is_none_or(|(fewest, _)| damaged < fewest) => {
+                best = Some((damaged, snapshot.as_path()));
             }
-            Err(error) => {
-                tracing::warn!(%error, path = %snapshot.display(), "a snapshot of the catalog cannot be used");
-                false
-            }
-        };
-        if is_complete {
-            let kept = publish(&place, &draft, Manifest::Stays)?;
-            dir.give_what_root_made()?;
-            return Ok(Some(kept.unwrap_or_default()));
+            _ => {}
         }
         remove_drafts(&place)?;
     }
-    Ok(None)
+    let Some((damaged, snapshot)) = best else { return Ok(None) };
+    if draft_of(dir, (snapshot, segments.as_slice()), &draft).await?.is_none() {
+        remove_drafts(&place)?;
+        return Ok(None);
+    }
+    tracing::warn!(damaged, "records of the catalog were damaged before, and stay damaged");
+    published(dir).map(Some)
+}
+
+/// Renames the draft, which leads to the last acknowledged batch, to the catalog of `dir`. Returns the new name of the
+/// old catalog; empty without one.
+fn published(dir: &DataDir) -> Result<String, ServerError> {
+    let (place, draft) = (dir.catalog(), dir.catalog().with_file_name(DRAFT));
+    let kept = publish(&place, &draft, Manifest::Stays)?;
+    dir.give_what_root_made()?;
+    Ok(kept.unwrap_or_default())
+}
+
+/// Makes the draft from `snapshot` and `segments`. Returns the number of damaged records in it, if it leads to the last
+/// acknowledged batch and is ready to be the catalog.
+///
+/// # Errors
+/// [`ServerError`] if the draft cannot be written; it is removed then.
+async fn draft_of(
+    dir: &DataDir,
+    (snapshot, segments): (&Path, &[PathBuf]),
+    draft: &Path,
+) -> Result<Option<u64>, ServerError> {
+    match load_snapshot(snapshot, segments, draft, &mut Progress::default().shown()) {
+        Ok(loaded) if loaded.rack == dir.rack_uuid().0 => Ok(is_led_to_by(dir, draft).await?.then_some(loaded.damaged)),
+        Ok(_) => Ok(None),
+        Err(error) if is_of_the_draft(&error) => {
+            remove_drafts(&dir.catalog())?;
+            Err(unusable(draft, &error.to_string()))
+        }
+        Err(error) => {
+            tracing::warn!(%error, path = %snapshot.display(), "a snapshot of the catalog cannot be used");
+            Ok(None)
+        }
+    }
 }
 
 /// True if the draft could not be written, so that the snapshot is not to blame.
@@ -195,7 +264,8 @@ impl Progress {
 async fn is_led_to_by(dir: &DataDir, draft: &Path) -> Result<bool, ServerError> {
     let Some(log) = IntakeLog::look_at_all(dir)? else { return Ok(false) };
     let mut report = Report::default();
-    let Opened { catalog, is_in_use_aside, .. } = opened(draft, Some(&log), Missing::IsKnown, &mut report).await?;
+    let begun = opened(draft, BatchesOf::Log(&log), Missing::IsKnown, &mut report).await?;
+    let Opened { catalog, is_in_use_aside, .. } = begun;
     // The last batch always stays in the log. One without any is another's, or new.
     let is_empty = log.last_replayed() == Sequence::default();
     if is_empty || is_in_use_aside || report.behind_log.is_some() || catalog.incomplete().is_some() {
@@ -226,18 +296,21 @@ pub async fn reconcile(
     Ok(())
 }
 
-/// Makes the draft from the newest valid snapshot and the journal since then, and returns the place of that snapshot;
-/// `None` without a snapshot.
+/// Makes the draft from the newest valid snapshot and the journal since then. Returns the place of that snapshot, or
+/// `None` without one; and true if the copies on drives were looked at.
 async fn base(
     (dir, rack): (&DataDir, &mut OfflineRack),
     options: &Options,
     draft: &Path,
     watch: &(dyn Fn(Step<'_>) + Sync),
-) -> Result<Option<(Loaded, Source)>, ServerError> {
-    let journal = dir.workshop().join(JOURNAL);
-    let mut found = files_in(&journal)?;
+) -> Result<(Option<(Loaded, Source)>, bool), ServerError> {
+    let mut found = match options.base {
+        Some(BaseChoice::Drives) => JournalFiles::default(),
+        Some(BaseChoice::Journal) | None => files_in(&dir.workshop().join(JOURNAL))?,
+    };
     let mut whole = usable(dir, &found, Source::Journal, watch);
-    if whole.is_empty() {
+    let knows_copies = whole.is_empty() && options.base != Some(BaseChoice::Journal);
+    if knows_copies {
         let copies = draft.with_file_name(COPIES);
         copies::gather(dir, rack, &copies, watch).await?;
         let on_drives = files_in(&copies)?;
@@ -252,11 +325,46 @@ async fn base(
             Err(error) => return Err(unusable(path, &format!("{error}; name another copy"))),
         }
     }
+    if let (Some(choice), true) = (options.base, whole.is_empty()) {
+        let place = if choice == BaseChoice::Journal { "the journal has" } else { "the drives have" };
+        return Err(ServerError::Refused(format!(
+            "{place} no copy of the catalog; leave --base out: nothing was changed"
+        )));
+    }
     let segments: Vec<PathBuf> = found.segments.into_iter().map(|(_, path)| path).collect();
-    let newest = whole.into_iter().max_by_key(|(checked, _, _)| checked.sequence);
-    let Some((_, newest, source)) = newest else { return Ok(None) };
-    let loaded = load_snapshot(&newest, &segments, draft, &mut |_, _| ());
-    loaded.map(|loaded| Some((loaded, source))).map_err(|error| unusable(&newest, &error.to_string()))
+    whole.sort_by_key(|(checked, _, _)| Reverse(checked.sequence));
+    Ok((load_best(&whole, &segments, draft)?, knows_copies))
+}
+
+/// Makes the draft from the first, newest one of `snapshots`. If records of it are damaged, an older one is used that
+/// leads as far with fewer of them.
+fn load_best(
+    snapshots: &[(Loaded, PathBuf, Source)],
+    segments: &[PathBuf],
+    draft: &Path,
+) -> Result<Option<(Loaded, Source)>, ServerError> {
+    let load = |path: &Path| -> Result<Loaded, ServerError> {
+        remove_store(draft)?;
+        let loaded = load_snapshot(path, segments, draft, &mut |_, _| ());
+        loaded.map_err(|error| unusable(path, &error.to_string()))
+    };
+    let (mut best, mut drafted): (Option<(Loaded, usize)>, usize) = (None, 0);
+    for (at, (_, path, _)) in snapshots.iter().enumerate() {
+        let loaded = load(path)?;
+        drafted = at;
+        if best.is_none_or(|(best, _)| loaded.sequence >= best.sequence && loaded.damaged < best.damaged) {
+            best = Some((loaded, at));
+        }
+        if best.is_some_and(|(best, _)| best.damaged == 0) {
+            break;
+        }
+    }
+    let Some((loaded, at)) = best else { return Ok(None) };
+    let (_, path, source) = &snapshots[at];
+    if at != drafted {
+        load(path)?;
+    }
+    Ok(Some((loaded, *source)))
 }
 
 fn files_in(journal: &Path) -> Result<JournalFiles, ServerError> {
@@ -285,11 +393,24 @@ fn unusable(path: &Path, why: &str) -> ServerError {
     ServerError::Refused(format!("{}: {why}", path.display()))
 }
 
+/// The part of the log in a catalog that is made again.
+#[derive(Clone, Copy)]
+enum BatchesOf<'a> {
+    /// There is no log.
+    Nothing,
+    /// Nothing is taken from it, and new batches get numbers above its last one.
+    NumbersAbove(Sequence),
+    /// The batches that follow the snapshot and its segments are taken from it.
+    Log(&'a Arc<IntakeLog>),
+}
+
 /// The draft, opened as a catalog.
 struct Opened {
     catalog: Catalog,
     /// The number of the last batch that it knows.
     known_until: Sequence,
+    /// The reason for which a server found the catalog, up to that batch, to be older than the rack.
+    found_older: Option<String>,
     /// True if the log ends with batches that an older catalog has acknowledged, and this one lacks.
     is_in_use_aside: bool,
 }
@@ -306,31 +427,38 @@ enum Missing {
 /// Opens the draft as a catalog, with the batches that only `log` has. From here on nothing is logged.
 async fn opened(
     draft: &Path,
-    log: Option<&Arc<IntakeLog>>,
+    log: BatchesOf<'_>,
     missing: Missing,
     report: &mut Report,
 ) -> Result<Opened, ServerError> {
     let mut is_in_use_aside = false;
-    let mut options = SqliteOptions {
-        sequence_min: boot::numbers_from(wall_ms()),
-        accept_incomplete: missing == Missing::IsGivenUp,
-        ..SqliteOptions::default()
-    };
-    if let Some(log) = log {
-        let read = Arc::new(ReadLog(Arc::clone(log)));
-        let store = SqliteStore::open_with_log(draft, options, read)?;
-        report.behind_log = store.behind_log().map(str::to_owned);
-        is_in_use_aside = store.log_ended_aside();
-        options.sequence_min = options.sequence_min.max(log.last_replayed());
+    let mut options = SqliteOptions { sequence_min: boot::numbers_from(wall_ms()), ..SqliteOptions::default() };
+    if let BatchesOf::NumbersAbove(last) = log {
+        options.sequence_min = options.sequence_min.max(last);
     }
+    let first = match log {
+        BatchesOf::Log(log) => {
+            let store = SqliteStore::open_with_log(draft, options, Arc::new(ReadLog(Arc::clone(log))))?;
+            report.behind_log = store.behind_log().map(str::to_owned);
+            is_in_use_aside = store.log_ended_aside();
+            options.sequence_min = options.sequence_min.max(log.last_replayed());
+            store
+        }
+        BatchesOf::Nothing | BatchesOf::NumbersAbove(_) => SqliteStore::open_with(draft, options)?,
+    };
+    // Read before it is given up.
+    report.incomplete = first.incomplete().map(str::to_owned);
+    drop(first);
+    options.accept_incomplete = missing == Missing::IsGivenUp;
     let store = Arc::new(SqliteStore::open_with(draft, options)?);
     let known_until = Store::sequence(&*store);
     let catalog = Catalog::open(store).await?;
+    let found_older = catalog.found_older().await?;
     if let Some(why) = &report.behind_log {
         // Its new batches have higher numbers than those that it lacks, so the log no longer shows the gap.
         catalog.set_found_older(Some(why)).await?;
     }
-    Ok(Opened { catalog, known_until, is_in_use_aside })
+    Ok(Opened { catalog, known_until, found_older, is_in_use_aside })
 }
 
 /// Step 4, and the state of a catalog beyond its records. `staged` is the disk of staged files, unless that is lost.
@@ -361,13 +489,17 @@ pub async fn finish(
     };
     let Survey { slots_end, marked_runs: marked } = survey;
     catalog.skip_slots(slots_end).await?;
-    // A copy that was made while a run went on knows that run, and not all that it staged.
-    let has_all = report.behind_log.is_none() && report.base.is_none_or(|base| base.source == Source::Journal);
+    // A copy that was made while a run went on knows that run, and not all that it staged. A missing record may be the
+    // only one that named a staged file.
+    let has_all = report.behind_log.is_none()
+        && report.incomplete.is_none()
+        && report.base.is_none_or(|base| base.source == Source::Journal);
     if has_all && catalog.runs().await?.unwrap_or_default().iter().any(|run| marked.contains(run)) {
         return Ok(());
     }
     // Without its own run, no file that the catalog does not know is garbage.
     catalog.set_runs(&[]).await?;
+    catalog.set_run_starts(&[]).await?;
     if !marked.is_empty() {
         catalog.set_adopted_marks(&Vec::from_iter(marked)).await?;
     }

@@ -8,7 +8,7 @@ import sqlite3
 import unittest
 
 import botocore.exceptions
-from harness import BRISK, FILES, STAYING, SystemTest, larder, noise
+from harness import BRISK, FILES, STAYING, SystemTest, larder, noise, refusal
 
 TEXTS = {f"k{at}": noise(20_000 + at, at) for at in range(3)}
 
@@ -229,6 +229,62 @@ class CatalogDamageTest(SystemTest):
             self.fails(500, "InternalError", server.client().get_object, Bucket="pantry", Key="k1")
             self.reads(server.client(), "pantry", {key: TEXTS[key] for key in ("k0", "k2")})
             self.assertEqual(server.stop(), 0)
+
+    def test_a_flipped_bit_does_not_make_a_killed_catalog_one_that_was_closed_in_order(self):
+        server = self.filled(STAYING)
+        server.kill()
+        with opened(server.data) as catalog:
+            catalog.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        # The last byte of SQLite's user_version.
+        with open(os.path.join(server.data, "catalog.db"), "r+b") as file:
+            file.seek(63)
+            version = file.read(1)[0]
+            file.seek(63)
+            file.write(bytes([version ^ 1]))
+        intake, away = os.path.join(server.data, "workshop", "intake"), os.path.join(self.root, "intake")
+        os.rename(intake, away)
+        said = refusal(larder("serve", "--data", server.data, "--port", "0", timeout=20))
+        self.assertIn("is missing or lacks a drive", said)
+        os.rename(away, intake)
+        self.reads(self.serve(server.data).client(), "pantry", TEXTS)
+
+    def in_every_snapshot(self, tag, ending):
+        """A data directory with three staged files whose catalog has a flipped bit in a record, and whose snapshots
+        have it as well; the answers of its server, and the files."""
+        server = self.filled({**STAYING, **FILES})
+        self.assertEqual(server.stop(), 0)
+        key, value = [row for row in records(server.data, tag) if row[0].endswith(ending)][-1]
+        write(server.data, key, flipped(value, 0))
+        shutil.rmtree(os.path.join(server.data, "workshop", "journal"))
+        server = self.serve(server.data)
+        server.until("the journal leads on", lambda status: status["journal"]["leads_on"])
+        answers = self.answers(server)
+        self.assertEqual(server.stop(), 0)
+        return server.data, answers, self.files(server.data)
+
+    def answers(self, server):
+        """The status of a GET of each object, and of a list."""
+        found = {key: server.ask("GET", f"/pantry/{key}")[0] for key in TEXTS}
+        return found | {"": server.ask("GET", "/pantry", query="list-type=2")[0]}
+
+    def test_a_record_that_is_damaged_in_every_snapshot_is_never_taken_for_deleted(self):
+        # An object, its bucket, the only record that names its file, and the format of all records.
+        damaged = ((b"O", b"k1", 500), (b"B", b"pantry", 200), (b"S", b"k1", 200), (b"M", b"format", 200))
+        for tag, ending, status in damaged:
+            data, answers, files = self.in_every_snapshot(tag, ending)
+            self.assertEqual(answers, {"k0": 200, "k1": status, "k2": 200, "": 200}, tag)
+            for words in (["serve"], ["recover"]):
+                os.remove(os.path.join(data, "catalog.db"))
+                if words == ["recover"]:
+                    recovered = larder("recover", "--data", data)
+                    self.assertIn("1 damaged record in it", recovered.stdout, recovered.stderr)
+                # The files of an earlier run that no record names go at a start.
+                for _ in range(2):
+                    server = self.serve(data)
+                    self.assertEqual(self.answers(server), answers, (tag, words))
+                    self.assertEqual(server.stop(), 0)
+                self.assertEqual(self.files(data), files, (tag, words))
+            shutil.rmtree(data)
 
     def test_a_damaged_object_can_be_written_again(self):
         server = self.filled(STAYING)

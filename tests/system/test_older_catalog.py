@@ -3,8 +3,10 @@
 import errno
 import os
 import shutil
+import signal
 import struct
 import subprocess
+import time
 import unittest
 
 import decoder
@@ -181,6 +183,52 @@ class OlderCatalog(SystemTest):
         self.reads(server.client(), "pantry", acknowledged)
         self.is_the_newest(server)
 
+    def test_the_drives_tell_later_that_the_disk_of_the_server_was_set_back(self):
+        """As a virtual machine is set back to a snapshot: catalog, log and marks agree. The drives slept since."""
+        server = self.rack("nas8", {**SETTINGS, **FILES})
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        before = self.put(client, "before", 2)
+        server.until_cold()
+        kept = ("workshop", "manifest", "runs", "catalog.db", "catalog.db-wal")
+        snapshot = os.path.join(self.root, "snapshot")
+        os.mkdir(snapshot)
+        for name in kept:
+            self.set_back(os.path.join(server.data, name), os.path.join(snapshot, name))
+        old = set(server.stacks())
+        since = self.put(client, "since", 6)
+        server.until_cold()
+        newer = set(server.stacks()) - old
+        self.assertTrue(newer)
+        server.kill()
+        for name in ("catalog.db-shm", *kept):
+            self.set_back(os.path.join(snapshot, name), os.path.join(server.data, name))
+        # Its number passes that of the lost changes while the drives sleep.
+        self.configure(server.data, {**SMALL_STAYING, **FILES})
+        for turn in range(2):
+            server = self.serve(server.data)
+            self.put(server.client(), f"fork{turn}", 20)
+            self.assertEqual([warning for warning in server.status()["warnings"] if "older" in warning], [])
+            self.assertEqual(server.stop(), 0)
+        self.configure(server.data, {**SETTINGS, **FILES})
+        server = self.serve(server.data)
+        server.until_cold()
+        server, _ = self.until_each_drive_has_more_than(server, set(server.stacks()))
+        self.warns(server, "catalog_older")
+        self.assertEqual(newer - set(server.stacks()), set(), "the objects of these stacks are nowhere else")
+        self.reads(server.client(), "pantry", before)
+        self.assertTrue(since)
+
+    def set_back(self, source, target):
+        """A file, a directory, or nothing, as it is at `source`."""
+        shutil.rmtree(target, ignore_errors=True)
+        if os.path.lexists(target):
+            os.remove(target)
+        if os.path.isdir(source):
+            shutil.copytree(source, target)
+        elif os.path.exists(source):
+            shutil.copy(source, target)
+
     def used_as_older(self, data, turn, there):
         """Starts a server on an older catalog, puts something and stops it. What was put."""
         server = self.serve(data)
@@ -218,6 +266,49 @@ class OlderCatalog(SystemTest):
         self.configure(data, SETTINGS)
         server = self.serve(data)
         self.assertEqual([warning for warning in server.status()["warnings"] if "older" in warning], [])
+
+    def begun(self):
+        """A data directory with three objects in one blob, and beside it, as `catalog.older`, the catalog and its log
+        of the moment when that blob was being written; and the stacks."""
+        server = self.rack("nas8", {**SMALL_STAYING, "time_scale": 20})
+        server.until_asleep()
+        objects = {f"k{n}": noise(30_000_000, n) for n in range(3)}
+        server.filled(objects)
+        self.assertEqual(server.stop(), 0)
+        self.configure(server.data, {**BRISK, "time_scale": 20})
+        server = self.serve(server.data)
+        while not server.stacks():
+            time.sleep(0.001)
+        server.process.send_signal(signal.SIGSTOP)
+        self.copy_all(server.data, "catalog.db", "catalog.older")
+        server.process.send_signal(signal.SIGCONT)
+        server.until_cold()
+        self.assertEqual(server.stop(), 0)
+        # A run that the older one does not know.
+        server = self.serve(server.data)
+        server.until_asleep()
+        self.assertEqual(server.stop(), 0)
+        self.copy_all(server.data, "catalog.older", "catalog.db")
+        shutil.rmtree(os.path.join(server.data, "workshop", "journal"))
+        self.assertEqual(self.verified(server.data)["leftovers"]["unfinished_blobs"], 1)
+        return server.data, objects, server.stacks()
+
+    def test_a_blob_that_only_a_newer_catalog_knows_to_be_complete_stays_and_is_recovered(self):
+        data, objects, stacks = self.begun()
+        for accepts in (None, True, None):
+            self.configure(data, {**BRISK, "time_scale": 20, "accept_older_catalog": accepts})
+            server = self.serve(data)
+            # Each group wakes, and what is dead in it would go.
+            self.assertIn(larder("verify", "--wake", "--data", data).returncode, (0, 1))
+            server.until_asleep()
+            self.assertLessEqual(set(stacks), set(server.stacks()), accepts)
+            self.assertEqual(server.stop(), 0)
+        unknown = [finding["file"] for finding in self.verified(data)["findings"] if finding["kind"] == "unknown"]
+        self.assertEqual(len(unknown), len(stacks), unknown)
+        recovered = larder("recover", "--replace", "--data", data)
+        self.assertEqual(recovered.returncode, 0, recovered.stderr)
+        server = self.serve(data)
+        self.reads(server.client(), "pantry", objects)
 
     def test_a_staged_file_that_a_newer_catalog_may_know_is_kept(self):
         settings = {**SMALL_STAYING, **FILES}

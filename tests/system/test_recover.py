@@ -727,5 +727,96 @@ class RecoverAgain(SystemTest):
         self.assertEqual([what for what in said if "last used with a newer catalog" in what], [])
 
 
+class RecoverOlder(SystemTest):
+    """A directory that was put back from a backup: the copies of the newer catalog on its drives are not ignored."""
+
+    def on_drives(self, server):
+        server.until_cold()
+        server.until("the changes are on drives", lambda status: status["journal"]["on_drives"])
+        server.until_asleep()
+        self.assertEqual(server.stop(), 0)
+
+    def put_back(self, *kept):
+        """A directory that was put back, but for its drives and what is `kept`; and the objects of the newer catalog,
+        which has another bucket as well, and has deleted an object."""
+        server = self.rack("nas8", COPYING)
+        objects = {f"first/{n}": noise(40_000 + n, n) for n in range(4)}
+        server.filled(objects)
+        self.on_drives(server)
+        kept, backup = {"drives", "lock", "admin.sock", *kept}, os.path.join(self.root, "backup")
+        left_out = lambda at, names: [name for name in names if at == server.data and name in kept]
+        shutil.copytree(server.data, backup, ignore=left_out)
+        server = self.serve(server.data)
+        since = {f"since/{n}": noise(50_000 + n, 100 + n) for n in range(4)}
+        for key, body in since.items():
+            server.client().put_object(Bucket="pantry", Key=key, Body=body)
+        server.client().delete_object(Bucket="pantry", Key="first/3")
+        server.client().create_bucket(Bucket="empty")
+        del objects["first/3"]
+        self.on_drives(server)
+        for name in os.listdir(backup):
+            at = os.path.join(server.data, name)
+            shutil.rmtree(at) if os.path.isdir(at) else os.remove(at)
+            shutil.move(os.path.join(backup, name), at)
+        return server.data, objects | since
+
+    def is_refused(self, data, why):
+        before = sorted(os.listdir(data))
+        refused = larder("recover", "--replace", "--data", data)
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        for words in (why, "--base drives", "--base journal"):
+            self.assertIn(words, refused.stderr)
+        # The next try removes the draft.
+        left = [name for name in sorted(os.listdir(data)) if "recovering" not in name]
+        self.assertEqual(left, before)
+
+    def comes_back(self, data, objects):
+        """From the copies on drives comes the newer catalog, which counts as the newest over further starts."""
+        output = larder("recover", "--replace", "--base", "drives", "--data", data, "--json")
+        self.assertEqual(output.returncode, 0, output.stderr)
+        self.assertEqual(json.loads(output.stdout)["base"]["source"], "drives")
+        for _ in range(2):
+            server = self.serve(data)
+            client = server.client()
+            listed = client.list_objects_v2(Bucket="pantry")["Contents"]
+            self.assertEqual([entry["Key"] for entry in listed], sorted(objects))
+            self.assertEqual([bucket["Name"] for bucket in client.list_buckets()["Buckets"]], ["empty", "pantry"])
+            self.reads(client, "pantry", objects)
+            self.assertNotIn("catalog_older", server.status()["conditions"])
+            self.assertEqual(server.stop(), 0)
+
+    def test_after_a_take_over_the_journal_is_not_taken_for_the_newest(self):
+        data, objects = self.put_back()
+        self.assertEqual(larder("take-over", "--data", data).returncode, 0)
+        self.is_refused(data, "is older than the rack (it took drives over")
+        # A server may have used the directory since.
+        server = self.serve(data)
+        cold = noise(30_000, 900)
+        server.client().put_object(Bucket="pantry", Key="fork", Body=cold)
+        server.until_cold()
+        self.assertEqual(server.stop(), 0)
+        self.is_refused(data, "is older than the rack (it took drives over")
+        self.comes_back(data, objects | {"fork": cold})
+
+    def test_a_newer_copy_on_drives_is_named_and_not_ignored(self):
+        # The file of its runs stayed: no mark on a drive shows another server.
+        data, objects = self.put_back("runs")
+        self.is_refused(data, "a copy of the catalog on drives leads to batch")
+        older = larder("recover", "--replace", "--base", "journal", "--data", data, "--json")
+        self.assertEqual(older.returncode, 0, older.stderr)
+        self.assertEqual(json.loads(older.stdout)["base"]["source"], "journal")
+        self.comes_back(data, objects)
+
+    def test_a_base_that_is_not_there_is_refused(self):
+        server = self.rack("nas8", STAYING)
+        self.assertEqual(server.stop(), 0)
+        for place, lost in (("drives", None), ("journal", "workshop/journal")):
+            if lost:
+                lose(server.data, lost)
+            refused = larder("recover", "--replace", "--base", place, "--data", server.data)
+            self.assertEqual(refused.returncode, 1, refused.stdout)
+            self.assertIn("no copy of the catalog; leave --base out", refused.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

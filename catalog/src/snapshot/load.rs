@@ -2,19 +2,23 @@
 
 use super::format::{End, Frame, FrameReader, SnapshotError};
 use crate::committer::{Failure, Records, State};
-use crate::error::{CatalogError, StoreError};
+use crate::error::{CatalogError, StoreError, readable};
 use crate::journal::each_batch;
 use crate::key_digest::{ExpectedKeys, KeyDigest};
 use crate::log_entry;
-use crate::sqlite::SqliteStore;
+use crate::seal::Sealed;
+use crate::sqlite::{SqliteStore, corrected};
 use crate::store::Write;
 use lineage::Sequence;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 /// Writes per transaction.
 const TRANSACTION_WRITES: usize = 16_384;
+/// Maximum number of damaged records that are named in the log.
+const NAMED_MAX: usize = 20;
 
 /// The loaded content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,8 +33,15 @@ pub struct Loaded {
     pub records: u64,
     /// Batches in the snapshot and after it.
     pub batches: u64,
-    /// Records that were left out because they were damaged when the snapshot was made.
+    /// Records that were damaged when the snapshot was made, and that no later batch has replaced or deleted. They are
+    /// damaged in the new catalog as well.
     pub damaged: u64,
+}
+
+/// The records of a new file that is filled from a snapshot.
+pub(crate) trait LoadTarget: Records {
+    /// Stores `value`, whose seal does not open under `key`, as it is, in the open transaction.
+    fn put_damaged(&mut self, key: &[u8], value: &Sealed, keys: &mut KeyDigest) -> Result<(), Failure>;
 }
 
 /// Loads the snapshot at `from` into a new catalog file at `to`, which must not exist, and then the batches of the
@@ -112,23 +123,17 @@ fn read_to_end(
 /// Fills `records`, which are empty, from the complete snapshot at `from`.
 fn load(
     (from, segments): (&Path, &[PathBuf]),
-    records: &mut dyn Records,
+    records: &mut dyn LoadTarget,
     (mut end, mut loaded): (End, Loaded),
     watch: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, FillError> {
-    let mut filling = Filling { records, keys: KeyDigest::default(), open: None };
-    let (mut damaged, mut done) = (0, 0);
+    let mut filling = Filling { records, keys: KeyDigest::default(), open: None, damaged: BTreeSet::new() };
+    let mut done = 0;
     read_to_end(from, |frame| {
         let Frame::Records(page) = frame else { return Ok(()) };
         done += page.len() as u64;
         watch(done, loaded.records);
-        for (key, value) in page {
-            match value.open(&key) {
-                Ok((body, sequence)) => filling.write(&Write::Put(key.clone(), body.to_vec()), sequence)?,
-                Err(_) => damaged += 1,
-            }
-        }
-        Ok(())
+        page.into_iter().try_for_each(|(key, value)| filling.record(key, &value))
     })?;
     read_to_end(from, |frame| {
         let Frame::Batch(entry) = frame else { return Ok(()) };
@@ -143,8 +148,9 @@ fn load(
             batches?;
         }
     }
+    filling.name_damaged();
     loaded.batches = end.batches;
-    (loaded.damaged, loaded.sequence) = (damaged, end.sequence);
+    (loaded.damaged, loaded.sequence) = (filling.damaged.len() as u64, end.sequence);
     let missing = end.keys.minus(filling.keys);
     filling.finish(State { sequence: end.sequence, expected: ExpectedKeys { keys: end.keys, missing } })?;
     Ok(loaded)
@@ -152,18 +158,63 @@ fn load(
 
 /// Records that are being filled, several writes per transaction.
 struct Filling<'a> {
-    records: &'a mut dyn Records,
+    records: &'a mut dyn LoadTarget,
     keys: KeyDigest,
     /// Writes of the open transaction.
     open: Option<usize>,
+    /// The keys of damaged records that no later batch has replaced or deleted.
+    damaged: BTreeSet<Vec<u8>>,
 }
 
 impl Filling<'_> {
+    /// Stores a record of the snapshot. A damaged one stays damaged. Without it, its object or bucket would count as
+    /// deleted, and the only staged file of an object as left over.
+    fn record(&mut self, key: Vec<u8>, value: &Sealed) -> Result<(), FillError> {
+        if let Ok((body, sequence)) = value.open(&key) {
+            return self.write(&Write::Put(key, body.to_vec()), sequence);
+        }
+        if let Some(key) = corrected(&key, value)
+            && let Ok((body, sequence)) = value.open(&key)
+        {
+            return self.write(&Write::Put(key, body.to_vec()), sequence);
+        }
+        self.begin()?;
+        self.records.put_damaged(&key, value, &mut self.keys)?;
+        self.damaged.insert(key);
+        self.written()
+    }
+
     fn write(&mut self, write: &Write, sequence: Sequence) -> Result<(), FillError> {
+        self.begin()?;
+        self.records.write(write, sequence, &mut self.keys)?;
+        if !self.damaged.is_empty() {
+            self.replaced_by(write);
+        }
+        self.written()
+    }
+
+    /// The records that `write` replaces or deletes are damaged no more.
+    fn replaced_by(&mut self, write: &Write) {
+        match write {
+            Write::Put(key, _) | Write::Delete(key) => drop(self.damaged.remove(key)),
+            Write::DeleteRange(range) => {
+                let (start, end) = range.clone().half_open();
+                self.damaged.retain(|key| *key < start || end.as_ref().is_some_and(|end| key >= end));
+            }
+        }
+    }
+
+    /// Begins a transaction, unless one is open.
+    fn begin(&mut self) -> Result<(), FillError> {
         if self.open.is_none() {
             self.records.begin()?;
+            self.open = Some(0);
         }
-        self.records.write(write, sequence, &mut self.keys)?;
+        Ok(())
+    }
+
+    /// Counts a write of the open transaction, and commits a long transaction.
+    fn written(&mut self) -> Result<(), FillError> {
         let open = self.open.unwrap_or_default() + 1;
         self.open = Some(open);
         if open >= TRANSACTION_WRITES {
@@ -171,6 +222,14 @@ impl Filling<'_> {
             self.open = None;
         }
         Ok(())
+    }
+
+    /// Names damaged records in the log.
+    fn name_damaged(&self) {
+        for key in self.damaged.iter().take(NAMED_MAX) {
+            let record = readable(key);
+            tracing::error!(record, "a record was damaged when the snapshot was made, and stays damaged");
+        }
     }
 
     /// Writes the batch of `entry` if it follows `end`, which then moves to it.

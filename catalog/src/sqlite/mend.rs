@@ -146,7 +146,7 @@ fn copy(from: &Connection, into: &Path) -> Result<(), StoreError> {
 }
 
 /// The key that `value` was written under, if it differs from `key` in exactly one bit.
-fn corrected(key: &[u8], value: &Sealed) -> Option<Vec<u8>> {
+pub(crate) fn corrected(key: &[u8], value: &Sealed) -> Option<Vec<u8>> {
     if value.open(key).is_ok() {
         return None;
     }

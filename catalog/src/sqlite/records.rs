@@ -20,6 +20,7 @@ use crate::committer::{Failure, Records, State};
 use crate::error::StoreError;
 use crate::key_digest::KeyDigest;
 use crate::seal::Sealed;
+use crate::snapshot::LoadTarget;
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use lineage::Sequence;
 use rusqlite::{Connection, ErrorCode};
@@ -298,5 +299,12 @@ impl Records for SqliteRecords {
     fn is_due(&self) -> Result<bool, Failure> {
         let waits = |behind: &Behind| behind.stuck.is_none() && behind.overlay.waiting_bytes() >= WAITING_BYTES;
         Ok(self.behind.as_ref().is_some_and(waits))
+    }
+}
+
+impl LoadTarget for SqliteRecords {
+    fn put_damaged(&mut self, key: &[u8], value: &Sealed, keys: &mut KeyDigest) -> Result<(), Failure> {
+        assert!(self.behind.is_none(), "a file that is being filled has no log");
+        statements::put(&self.connection, key, value, keys).map_err(|error| self.failure(&error))
     }
 }

@@ -12,11 +12,14 @@ use std::path::Path;
 const APPLICATION_ID: i32 = 0x4C52_4452;
 /// Permissions of the file and of all files beside it.
 pub(super) const OWNER_ONLY: u32 = 0o600;
-/// `PRAGMA user_version`: the format of the table. Records have separate versions.
+/// `PRAGMA user_version` of a file that was closed in order: the format of the table. Records have separate versions.
 const FORMAT_VERSION: i32 = 2;
 /// The version of a file that is not whole without the log in front of it: the last acknowledged batches may be only in
-/// the log.
-const LOGGED_VERSION: i32 = 3;
+/// the log. It differs from every other version in at least three bits, so a flipped bit is known as damage, and never
+/// counts as the mark of a file that was closed in order.
+const LOGGED_VERSION: i32 = 0b1101;
+/// The same, in a file that an earlier Larder wrote.
+const LOGGED_VERSION_BEFORE: i32 = 3;
 
 /// Creates the file for its owner only, since it holds users' keys, and revokes others' read access to files of an
 /// older Larder. SQLite gives its log and its shared memory the permissions of the file.
@@ -79,14 +82,14 @@ pub(super) fn check_identity(connection: &Connection, path: &Path, with_log: boo
     }
     match pragma("user_version").map_err(|error| store_error(path, &error))? {
         FORMAT_VERSION => Ok(()),
-        LOGGED_VERSION if with_log => Ok(()),
-        LOGGED_VERSION => {
+        LOGGED_VERSION | LOGGED_VERSION_BEFORE if with_log => Ok(()),
+        LOGGED_VERSION | LOGGED_VERSION_BEFORE => {
             let what = "was not closed in order, and what was acknowledged last may be in its log alone";
             Err(unusable(path, what, "start Larder on it once and stop it in order"))
         }
         // The directory of a later Larder is refused before its catalog is opened, so this is usually damage.
         version => {
-            let known = format!("{FORMAT_VERSION} and {LOGGED_VERSION}");
+            let known = format!("{FORMAT_VERSION}, {LOGGED_VERSION_BEFORE} and {LOGGED_VERSION}");
             let what = format!("has catalog format {version}, and this Larder knows {known}");
             let mend = if version < FORMAT_VERSION {
                 "if it is from a trial version of Larder, begin with a new data directory"
@@ -100,7 +103,16 @@ pub(super) fn check_identity(connection: &Connection, path: &Path, with_log: boo
 
 /// True if the file is marked as not whole without its log.
 pub(super) fn needs_log(connection: &Connection) -> rusqlite::Result<bool> {
-    Ok(connection.pragma_query_value(None, "user_version", |row| row.get::<_, i32>(0))? == LOGGED_VERSION)
+    Ok([LOGGED_VERSION, LOGGED_VERSION_BEFORE].contains(&version(connection)?))
+}
+
+/// True if the file is marked as closed in order.
+pub(super) fn is_closed(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(version(connection)? == FORMAT_VERSION)
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i32> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
 /// Marks the file as not whole without its log. Durable where commits are.
@@ -115,8 +127,7 @@ pub(super) fn end_log(connection: &Connection, path: &Path) -> Result<(), StoreE
 
 /// Copies the mark of the file of `from` to the file of `to`.
 pub(super) fn copy_version(from: &Connection, to: &Connection) -> rusqlite::Result<()> {
-    let version: i32 = from.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    to.pragma_update(None, "user_version", version)
+    to.pragma_update(None, "user_version", version(from)?)
 }
 
 fn set_version(connection: &Connection, path: &Path, version: i32) -> Result<(), StoreError> {

@@ -111,13 +111,7 @@ pub(super) fn write(
     match write {
         Write::Put(key, body) => {
             assert!(sequence.0 > 0, "a record is sealed with the number of its batch");
-            let sealed = Sealed::seal(key, body.clone(), sequence);
-            let row = params![key, sealed.as_bytes()];
-            if connection.prepare_cached("INSERT OR IGNORE INTO kv (k, v) VALUES (?1, ?2)")?.execute(row)? > 0 {
-                digest.add(key);
-            } else {
-                connection.prepare_cached("UPDATE kv SET v = ?2 WHERE k = ?1")?.execute(row)?;
-            }
+            put(connection, key, &Sealed::seal(key, body.clone(), sequence), digest)?;
         }
         Write::Delete(key) => {
             if connection.prepare_cached("DELETE FROM kv WHERE k = ?1")?.execute([key])? > 0 {
@@ -139,6 +133,17 @@ pub(super) fn write(
                 digest.remove(&key);
             }
         }
+    }
+    Ok(())
+}
+
+/// Stores `value` at `key` as it is, and updates `digest`, the digest of all keys.
+pub(super) fn put(connection: &Connection, key: &[u8], value: &Sealed, digest: &mut KeyDigest) -> rusqlite::Result<()> {
+    let row = params![key, value.as_bytes()];
+    if connection.prepare_cached("INSERT OR IGNORE INTO kv (k, v) VALUES (?1, ?2)")?.execute(row)? > 0 {
+        digest.add(key);
+    } else {
+        connection.prepare_cached("UPDATE kv SET v = ?2 WHERE k = ?1")?.execute(row)?;
     }
     Ok(())
 }

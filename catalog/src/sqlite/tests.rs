@@ -130,6 +130,36 @@ fn foreign_files_are_refused_and_left_as_they_are() {
     assert_eq!(std::fs::read(&other).unwrap(), before);
 }
 
+#[tokio::test]
+async fn no_flipped_bit_makes_a_file_that_needs_its_log_one_that_was_closed_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, image) = (dir.path().join("catalog"), dir.path().join("image"));
+    let (log, options) = (MemoryLog::new(), SqliteOptions::default());
+    drop(SqliteStore::open_with_log(&path, options, Arc::new(log.clone())).unwrap());
+    assert!(!SqliteStore::may_need_log(&path), "it was closed in order");
+    let store = SqliteStore::open_with_log(&path, options, Arc::new(log.reopened(0))).unwrap();
+    store.commit(put(b"a", b"1")).await.unwrap();
+    let (file, wal) = (std::fs::read(&path).unwrap(), std::fs::read(beside(&path, "-wal")).unwrap());
+    let refuses = |file: &[u8], wal: &[u8], what: &str| {
+        std::fs::write(&image, file).unwrap();
+        std::fs::write(beside(&image, "-wal"), wal).unwrap();
+        assert!(SqliteStore::may_need_log(&image), "{what}");
+        assert!(SqliteStore::open(&image).is_err(), "{what}");
+    };
+    refuses(&file, &[], "SQLite's log is lost");
+    for bit in 0..32 {
+        let mut flipped = file.clone();
+        // The bytes of `user_version` in the header of the file.
+        flipped[60 + bit / 8] ^= 1 << (bit % 8);
+        refuses(&flipped, &[], &format!("bit {bit} of the version"));
+    }
+    for at in (0..wal.len()).step_by(61) {
+        let mut flipped = wal.clone();
+        flipped[at] ^= 1;
+        refuses(&file, &flipped, &format!("byte {at} of SQLite's log"));
+    }
+}
+
 #[test]
 fn another_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();

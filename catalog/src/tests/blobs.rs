@@ -132,6 +132,25 @@ async fn a_blob_is_forgotten_though_what_kept_it_goes_between_the_batch_and_the_
 }
 
 #[tokio::test]
+async fn what_was_begun_before_a_moment_is_kept_and_what_is_begun_later_is_not() {
+    let store = MemoryStore::new();
+    let catalog = catalog_in(Arc::new(store.clone())).await;
+    let before = store.sequence();
+    catalog.keep_intents().await.unwrap();
+    assert_eq!(store.sequence(), before, "nothing is begun, and nothing is written");
+    let one = blob(catalog.next_blob_id(7).await.unwrap(), 1, 110, 1);
+    catalog.begin_blob(&one).await.unwrap();
+    catalog.keep_intents().await.unwrap();
+    let two = blob(catalog.next_blob_id(7).await.unwrap(), 2, 110, 1);
+    catalog.begin_blob(&two).await.unwrap();
+    assert_eq!(catalog.kept_intents().await.unwrap(), Some([one.blob].into()));
+    catalog.keep_intents().await.unwrap();
+    assert_eq!(catalog.kept_intents().await.unwrap(), Some([one.blob, two.blob].into()));
+    store.corrupt(&key::meta("kept-intents"), |bytes| bytes.fill(0));
+    assert_eq!(catalog.kept_intents().await.unwrap(), None, "any may be among them");
+}
+
+#[tokio::test]
 async fn an_aborted_blob_is_dead_as_a_whole() {
     let catalog = catalog().await;
     let members = members(&catalog, &[10]).await;

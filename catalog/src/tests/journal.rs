@@ -153,6 +153,46 @@ async fn where_the_newest_snapshot_is_damaged_the_one_before_leads_to_the_same()
     assert!(records(&SqliteStore::open(to).unwrap()).await == records(&*process.store).await);
 }
 
+/// Flips a bit in the value of the record at `key`, as a damaged page of the catalog in `dir` has it.
+fn flip_value(dir: &Path, key: &[u8]) {
+    let file = rusqlite::Connection::open(dir.join("catalog")).unwrap();
+    let mut value: Vec<u8> = file.query_row("SELECT v FROM kv WHERE k = ?1", [key], |row| row.get(0)).unwrap();
+    value[0] ^= 1;
+    file.execute("UPDATE kv SET v = ?2 WHERE k = ?1", rusqlite::params![key, value]).unwrap();
+}
+
+#[tokio::test]
+async fn while_a_record_is_damaged_the_last_snapshot_that_has_it_whole_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::begin(dir.path(), 1);
+    // No other batch touches this key.
+    let put = |value: u8| Batch::new(Vec::new(), vec![Write::Put(key(8_000), vec![value; 30])]);
+    process.store.commit(put(1)).await.unwrap();
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    let whole = process.journal.newest_snapshot().unwrap().unwrap();
+    let snapshots = || JournalFiles::list(&dir.path().join("journal")).unwrap().snapshots;
+    flip_value(dir.path(), &key(8_000));
+    for turn in 0..4 {
+        process.write(10 * turn..10 * turn + 10).await;
+        assert_eq!(process.journal.snapshot(&process.catalog, 1).await.unwrap().damaged, 1);
+        assert!(snapshots().contains(&whole) && snapshots().len() <= 3, "turn {turn}: {:?}", snapshots());
+    }
+    process.write(40..50).await;
+    process.journal.sync_for_test();
+    let segments: Vec<_> = JournalFiles::list(&dir.path().join("journal")).unwrap().segments;
+    let segments: Vec<_> = segments.into_iter().map(|(_, path)| path).collect();
+    let loaded = load_snapshot(&whole.1, &segments, &dir.path().join("again"), &mut |_, _| ()).unwrap();
+    assert_eq!((loaded.sequence, loaded.damaged), (process.store.sequence(), 0));
+    // The object is written again.
+    process.store.commit(put(2)).await.unwrap();
+    for turn in 5..7 {
+        process.write(10 * turn..10 * turn + 10).await;
+        assert_eq!(process.journal.snapshot(&process.catalog, 1).await.unwrap().damaged, 0);
+    }
+    assert!(!snapshots().contains(&whole) && snapshots().len() == 2, "{:?}", snapshots());
+    is_whole(dir.path(), &process).await;
+}
+
 #[tokio::test]
 async fn damage_that_a_check_finds_makes_a_snapshot_due() {
     for damaged in ["snapshot", "journal"] {

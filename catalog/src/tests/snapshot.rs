@@ -139,18 +139,22 @@ async fn what_is_cut_off_changed_or_another_file_is_no_snapshot() {
 }
 
 #[tokio::test]
-async fn a_record_that_was_damaged_is_known_to_be_missing() {
+async fn a_record_that_was_damaged_stays_damaged_and_does_not_count_as_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let store = crate::MemoryStore::new();
     for number in 0..3 {
         store.commit(Batch::new(Vec::new(), vec![Write::Put(key(number), vec![1; 30])])).await.unwrap();
     }
     store.corrupt(&key(1), |bytes| bytes[3] ^= 1);
+    let damaged = store.get(&key(1)).await.unwrap();
     let mut bytes = Vec::new();
-    Catalog::over(Arc::new(store)).snapshot([7; 16], 99, &mut bytes).await.unwrap();
+    let totals = Catalog::over(Arc::new(store)).snapshot([7; 16], 99, &mut bytes).await.unwrap();
+    assert_eq!((totals.records, totals.damaged), (3, 1));
     let (from, to) = (dir.path().join("snapshot"), dir.path().join("loaded"));
     std::fs::write(&from, bytes).unwrap();
     let loaded = load_snapshot(&from, &[], &to, &mut |_, _| ()).unwrap();
     assert_eq!((loaded.records, loaded.damaged), (3, 1));
-    assert!(SqliteStore::open(&to).unwrap().incomplete().is_some());
+    let loaded = SqliteStore::open(&to).unwrap();
+    assert_eq!((loaded.incomplete(), records(&loaded).await.len()), (None, 3));
+    assert_eq!(loaded.get(&key(1)).await.unwrap(), damaged, "as it was");
 }

@@ -5,8 +5,8 @@
 use super::{Domain, Ledger, PowerState};
 use alloc::vec::Vec;
 use model::{
-    DomainId, DomainLimit, DriveId, DrivePower, DriveSpec, PoolDriveSpec, RackDraft, RackSpec, Resource, ResourceId,
-    Watts,
+    DomainId, DomainLimit, DriveId, DrivePower, DriveSpec, PoolDriveId, PoolDriveSpec, RackDraft, RackSpec, Resource,
+    ResourceId, Watts,
 };
 use proptest::prelude::*;
 
@@ -254,6 +254,31 @@ fn with_a_limit_of_watts_the_rest_starts_as_others_get_to_speed() {
     ledger.spun_up(DriveId(0));
     assert_eq!(ledger.request(&drives(2..4)), drives(2..3));
     assert_eq!(ledger.state(DriveId(3)), PowerState::Standby);
+}
+
+#[test]
+fn a_drive_that_was_found_spinning_counts_as_starting_until_a_start_would_be_over() {
+    let spec = with_always_on(rack(&[(DomainLimit::StartingDrives(1), true, 1)], PAPER), 1, &[]);
+    let mut ledger = Ledger::new(&spec);
+    let at_rest_mw = ledger.watts_mw();
+    ledger.found_spinning(DriveId(0));
+    let found_mw = ledger.watts_mw();
+    assert_eq!(ledger.request(&drives(1..2)), []);
+    ledger.found_at_speed(DriveId(0));
+    assert_eq!(ledger.watts_mw(), found_mw, "its actual state is unknown");
+    assert_eq!(ledger.request(&drives(1..2)), drives(1..2));
+    // Beside a start that is under way, a drive that is found puts the domain above its limit.
+    ledger.pool_stopped(PoolDriveId(0));
+    ledger.pool_found_spinning(PoolDriveId(0));
+    assert_eq!(ledger.usage().map(|(.., used, limit)| (used, limit)).collect::<Vec<_>>(), [(2, 1)]);
+    ledger.pool_spun_up(PoolDriveId(0));
+    ledger.spun_up(DriveId(1));
+    (0..2).for_each(|drive| ledger.released(DriveId(drive)));
+    assert_eq!(ledger.watts_mw(), at_rest_mw);
+    // It is started in order now, and does not count as found.
+    assert_eq!(ledger.request(&drives(0..1)), drives(0..1));
+    ledger.found_at_speed(DriveId(0));
+    assert_eq!(ledger.state(DriveId(0)), PowerState::SpinningUp);
 }
 
 #[test]

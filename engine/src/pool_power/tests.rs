@@ -31,7 +31,7 @@ impl Pool {
     fn new(starts_per_day: u32) -> Self {
         let (spec, now) = (spec(1), Time::ZERO);
         let spin_down = SpinDownPolicy::default();
-        Self { ledger: Ledger::new(&spec), power: PoolPower::new(spec.pool.len(), starts_per_day, spin_down), now }
+        Self { ledger: Ledger::new(&spec), power: PoolPower::new(&spec, starts_per_day, spin_down), now }
     }
 
     /// The actions after `change`.
@@ -210,6 +210,9 @@ fn a_drive_that_somebody_else_started_is_stopped_until_that_has_worn_it_enough()
     for _ in 0..2 {
         assert_eq!(pool.done(P0, &stop), []);
         assert_eq!(pool.event(P0, PoolDriveEvent::Spins), [], "whoever it was may come again");
+        assert!(pool.ledger.watts_mw() > spinning_mw, "it may be starting");
+        pool.now = pool.power.deadline(pool.now);
+        pool.after(|_, _, _| ());
         assert_eq!(pool.ledger.watts_mw(), spinning_mw);
         pool.now += STOP_PAUSE;
         stop = pool.after(|_, _, _| ());
@@ -228,6 +231,18 @@ fn a_drive_that_starts_and_is_found_spinning_was_started_once() {
     assert_eq!(pool.event(P0, PoolDriveEvent::Spins), []);
     assert_eq!(pool.done(P0, &start), answer(P0, true));
     assert_eq!(pool.power.view(P0, pool.now).unwrap().starts_today, 1);
+}
+
+#[test]
+fn no_drive_starts_beside_one_that_something_else_has_just_started() {
+    let mut pool = Pool::new(10);
+    let stop = pool.idle(P0);
+    pool.done(P0, &stop);
+    assert_eq!(pool.event(P0, PoolDriveEvent::Spins), []);
+    assert_eq!(pool.ledger.request(&[DriveId(3)]), [], "its start may be under way");
+    pool.now = pool.power.deadline(pool.now);
+    pool.after(|_, _, _| ());
+    assert_eq!(pool.ledger.request(&[DriveId(3)]), [DriveId(3)], "its start would be over");
 }
 
 /// At random, with drives of the box that start beside them: every request for a drive is answered, no more drives

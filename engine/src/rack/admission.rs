@@ -177,6 +177,14 @@ impl Rack {
         }
     }
 
+    /// Reclaims deleted bytes of `group` at once while rebuilds find no room there: nothing else may wake it.
+    pub(super) fn reclaim_for_rebuilds(&mut self, group: GroupId, step: &mut Step) {
+        let may_help = self.reclaim.reclaimable_bytes(group) > 0 && self.rebuilder.lacks_room(group);
+        if may_help && self.booted && !self.closing {
+            self.visit(group, step);
+        }
+    }
+
     /// Visits the group with most reclaimable bytes that `pin` allows, if any has some, so that a retry finds room.
     fn visit_most_dead(&mut self, pin: PinnedTo, step: &mut Step) {
         let reclaimable = |group: &GroupId| self.reclaim.reclaimable_bytes(*group);

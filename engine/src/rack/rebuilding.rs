@@ -200,6 +200,11 @@ impl Rack {
                 }
                 moved |= matches!(need, Need::Page { .. } | Need::Ended);
                 changed |= need == Need::Ended;
+                if need == Need::Ended
+                    && let Some(group) = self.setup.own_group_of(drive)
+                {
+                    self.reclaim_for_rebuilds(group, step);
+                }
                 if need == Need::Ended && self.rebuilder.has_emptied(drive, used_bytes) {
                     self.give_up_emptied(drive, step);
                 }

@@ -14,6 +14,13 @@ use alloc::vec::Vec;
 use model::{Attempt, ClassId, DriveId, GroupId, OpId};
 
 impl Rack {
+    /// Payload bytes of `group` are dead. They are reclaimed at once where something waits for room.
+    pub(super) fn space_dead(&mut self, group: GroupId, bytes: u64, step: &mut Step) {
+        self.reclaim.add_dead(group, bytes);
+        self.reclaim_if_full(step);
+        self.reclaim_for_rebuilds(group, step);
+    }
+
     /// On a group that is ready: asks for its dead blobs, unless a listing is under way.
     pub(super) fn begin_reclaim(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
         assert!(self.classes[class.index()].awake() == Some(group), "a group is reclaimed while it is awake");
@@ -118,6 +125,7 @@ impl Rack {
         }
         assert!(state.group == group, "{op} was served in the group of its blob");
         self.reclaim.removed(self.setup.class_of(group), group, bytes);
+        self.rebuilder.room_freed(group, step.now);
         self.stats.reclaimed_bytes += bytes;
         self.finish(op, Outcome::Deleted, step);
     }

@@ -632,6 +632,43 @@ fn nothing_is_lost_while_a_source_that_was_not_asked_may_bring_its_stack_back() 
     assert_eq!(view(&rack).lost_blobs, 0, "{away} may come back");
 }
 
+/// Nothing else may wake the group: no client writes to it or reads from it.
+#[test]
+fn deleted_data_is_reclaimed_for_a_rebuild_that_finds_no_room_and_the_rebuild_is_retried() {
+    for dead_first in [false, true] {
+        let mut rack = booted(12_000_000_000_000, 1000);
+        let group = rack.layout().group_of(FAILED).unwrap();
+        let dead = || Event::SpaceDead { group, bytes: 200 };
+        let is_woken = |actions: &[Action]| actions.iter().any(|action| matches!(action, Action::SpinUp { .. }));
+        if dead_first {
+            assert!(!is_woken(&notify(&mut rack, 1, dead())), "no group wakes for it alone");
+        }
+        let failed = notify(&mut rack, 2, Event::DriveFailed { drive: FAILED, pulled: true });
+        let listed = blobs(&rack, 1..3);
+        let mut actions = obeyed(&mut rack, 3, page(asked(&failed).unwrap().0, listed.clone(), None));
+        assert_eq!(view(&rack).unplaced_blobs, 2);
+        if !dead_first {
+            actions = obeyed(&mut rack, 4, dead());
+        }
+        let listing = actions.iter().find_map(|action| match action {
+            Action::ListDead { attempt, .. } => Some(*attempt),
+            _ => None,
+        });
+        let BlobOnDrive { drives, lost, stack_bytes, bytes, .. } = listed[0].clone();
+        let blob = BlobId::numbered(9);
+        let dead =
+            DeadBlob { blob, drives, lost, stack_bytes, bytes, dead_bytes: bytes, living: false, readable: true };
+        let attempt = listing.unwrap();
+        let dead = Event::DeadPage { group, attempt, blobs: vec![dead], held_bytes: 0, more: false };
+        let removal = obeyed(&mut rack, 5, dead);
+        let (op, attempt, transfer) = transfer(&removal);
+        let outcomes = transfer.drives().map(|drive| DriveOutcome { drive, result: DriveResult::Fine }).collect();
+        notify(&mut rack, 6, Event::TransferEnded { op, attempt, done: true, outcomes });
+        assert!(asked(&notify(&mut rack, 65, Event::DeadlineReached)).is_none(), "more may be removed");
+        assert!(asked(&notify(&mut rack, 66, Event::DeadlineReached)).is_some(), "ten minutes were due");
+    }
+}
+
 #[test]
 fn what_cannot_be_rebuilt_yet_says_what_it_lacks() {
     let fill = |used_bytes, away: Option<usize>| {

@@ -6,12 +6,17 @@ use std::string::ToString;
 
 const START: RunStart = RunStart { nonce: 9, blobs_end: 30, slots_end: 20, sequence: 100 };
 
+const STARTS: [PastRun; 2] =
+    [PastRun { run: 7, sequence: 40, blobs_end: 10 }, PastRun { run: 8, sequence: 70, blobs_end: 20 }];
+/// The start above, as it is remembered.
+const THIS: PastRun = PastRun { run: 9, sequence: 100, blobs_end: 30 };
+
 fn stamp(run: u64) -> RunStamp {
     RunStamp { run, is_aside: false }
 }
 
 fn used_last() -> Evidence {
-    Evidence { runs: Some(vec![7, 8]), marked: [8].into(), ..Evidence::default() }
+    Evidence { runs: Some(vec![7, 8]), starts: STARTS.to_vec(), marked: [8].into(), ..Evidence::default() }
 }
 
 /// Every combination of signs, with the expected result: true if the catalog is older by them.
@@ -24,6 +29,7 @@ fn cases() -> Vec<(Evidence, bool)> {
             behind_log: is(0).then(|| "behind".to_string()),
             found_before: is(1).then(|| "found".to_string()),
             runs: (!is(2)).then(|| vec![7, 8]),
+            starts: STARTS.to_vec(),
             adopted: if is(3) { vec![5] } else { Vec::new() },
             marked: if is(4) { [5].into() } else { [8].into() },
         };
@@ -53,6 +59,7 @@ fn each_sign_of_a_newer_catalog_counts_unless_the_operator_consents() {
         assert_eq!(orders.contains(&Order::RememberOlder(None)), is_older, "{evidence:?}");
         assert_eq!(orders.last(), Some(&Order::MarkWorkshop(9)));
         // An older one lacks some of its earlier runs: nothing that those staged is garbage.
+        assert!(orders.contains(&Order::RememberStarts(vec![THIS])), "{evidence:?}");
         let earlier = evidence.runs.clone().filter(|_| !is_older).unwrap_or_default();
         assert!(orders.contains(&Order::RememberRuns([earlier, vec![9]].concat())), "{evidence:?}");
     }
@@ -61,14 +68,38 @@ fn each_sign_of_a_newer_catalog_counts_unless_the_operator_consents() {
 #[test]
 fn a_catalog_knows_a_run_before_the_workshop_is_marked_by_it() {
     let orders = Lineage::new(false).begin(used_last(), START);
-    assert_eq!(orders, [Order::RememberRuns(vec![7, 8, 9]), Order::MarkWorkshop(9)]);
+    let starts = Order::RememberStarts([&STARTS[..], &[THIS]].concat());
+    assert_eq!(orders, [starts, Order::RememberRuns(vec![7, 8, 9]), Order::MarkWorkshop(9)]);
     let many: Vec<u64> = (1..=RUNS_MAX as u64).collect();
-    let [Order::RememberRuns(kept), _] = &Lineage::new(false)
+    let [Order::KeepIntents, _, Order::RememberRuns(kept), _] = &Lineage::new(false)
         .begin(Evidence { runs: Some(many), ..Evidence::default() }, RunStart { nonce: 1000, ..START })[..]
     else {
         panic!("a new workshop is marked");
     };
     assert_eq!((kept.len(), kept[0], kept.last()), (RUNS_MAX, 2, Some(&1000)));
+}
+
+#[test]
+fn what_is_begun_stays_unless_the_workshop_was_last_used_with_this_catalog() {
+    let orders = |accepted, evidence| Lineage::new(accepted).begin(evidence, START);
+    assert!(!orders(false, used_last()).contains(&Order::KeepIntents));
+    let unproven = [
+        Evidence { marked: BTreeSet::new(), ..used_last() },
+        Evidence { runs: None, ..used_last() },
+        Evidence { runs: Some(Vec::new()), adopted: vec![8], ..used_last() },
+        Evidence { flaw: Some("a record is missing".into()), ..used_last() },
+        Evidence { behind_log: Some("behind".into()), ..used_last() },
+        Evidence { found_before: Some("found".into()), ..used_last() },
+        Evidence { marked: [5].into(), ..used_last() },
+    ];
+    let consented = (true, used_last());
+    for (accepted, evidence) in unproven.map(|evidence| (false, evidence)).into_iter().chain([consented]) {
+        let orders = orders(accepted, evidence.clone());
+        let at = |is: fn(&Order) -> bool| orders.iter().position(is);
+        let kept = at(|order| matches!(order, Order::KeepIntents));
+        let remembered = at(|order| matches!(order, Order::RememberRuns(_)));
+        assert!(kept.is_some() && kept < remembered, "before a crash leaves a proof: {evidence:?}, {orders:?}");
+    }
 }
 
 #[test]
@@ -103,6 +134,22 @@ fn only_what_a_later_batch_of_another_run_wrote_is_a_sign() {
     assert!(!lineage.is_newer(stamp(77), 100), "the catalog was further");
     assert!(!lineage.is_newer(stamp(9), 101), "this run's own");
     assert!(!lineage.is_newer(RunStamp { is_aside: true, ..stamp(77) }, 101));
+}
+
+#[test]
+fn a_run_wrote_nothing_after_the_next_one_began_unless_the_server_was_set_back() {
+    let mut lineage = Lineage::new(false);
+    lineage.begin(used_last(), START);
+    assert!(!lineage.is_newer(stamp(7), 70) && !lineage.is_newer(stamp(8), 100));
+    // The next run began at 70: the catalog in which run 7 got to 71 is not this one.
+    assert!(lineage.is_newer(stamp(7), 71) && lineage.is_newer(stamp(8), 101));
+    assert!(!lineage.is_newer(RunStamp { is_aside: true, ..stamp(7) }, 71));
+    assert_eq!(lineage.blobs_compared_from(), 10);
+    // After the operator's consent nothing of the earlier runs is a sign.
+    let mut accepted = Lineage::new(true);
+    accepted.begin(used_last(), START);
+    assert!(!accepted.is_newer(stamp(7), 71));
+    assert_eq!(accepted.blobs_compared_from(), 30);
 }
 
 #[test]

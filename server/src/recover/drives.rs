@@ -9,7 +9,9 @@ use super::report::{Pass, Report, Step};
 use crate::error::ServerError;
 use crate::offline_rack::OfflineRack;
 use crate::pack_index::read_index;
-use catalog::{AdoptError, Adoption, Blob, Catalog, FoundMember, Known, Part, Place, Sequence};
+use catalog::{
+    AdoptError, Adoption, Blob, CATALOG_BUCKET, Catalog, CopyContent, FoundMember, Known, Part, Place, Sequence,
+};
 use disk::RackUuid;
 use disk::stack::{self, Header};
 use engine::layout::synthesise;
@@ -92,6 +94,23 @@ impl Recovery<'_> {
                     Known::Damaged => 0,
                 };
                 self.pass.blob(payload_bytes, self.watch);
+            }
+        }
+        self.abort_unwritten(drives, &blobs).await
+    }
+
+    /// Aborts the blobs that the catalog knows as begun and that were not written: all of their drives are among
+    /// `drives`, and none has a stack with a header, among `found`, which are in the order of their numbers. A blob is
+    /// committed only after all of its stacks were read back, so no copy of the catalog knows it as complete.
+    async fn abort_unwritten(&mut self, drives: &GroupDrives, found: &[(BlobId, Stacks)]) -> Result<(), ServerError> {
+        for intent in self.catalog.pending_intents().await? {
+            let at = found.binary_search_by_key(&intent.blob, |(blob, _)| *blob);
+            let is_written = match at {
+                Ok(at) => drives.header(intent.blob, &found[at].1).await.is_some(),
+                Err(_) => false,
+            };
+            if !is_written && intent.drives.iter().all(|drive| drives.drives.contains_key(drive)) {
+                self.catalog.abort_blob(intent.blob).await?;
             }
         }
         Ok(())
@@ -251,6 +270,7 @@ impl Recovery<'_> {
             (self.watch)(Step::Unusable(&format!("blob {id}: {why}")));
             return Ok(payload_bytes);
         }
+        self.note_copies(&index);
         let record = record(&header, stacks, group, index.len());
         let members = index.into_iter().map(member).collect();
         self.adoption.adopt(&record, begun, members).await.map_err(|error| match error {
@@ -260,6 +280,13 @@ impl Recovery<'_> {
         self.report.adopted += 1;
         self.note_missing(id, &record.drives, stacks, drives).await?;
         Ok(payload_bytes)
+    }
+
+    /// Notes the last batch of the copies of the catalog in the pack with this index, which the catalog lacks.
+    fn note_copies(&mut self, index: &[IndexEntry]) {
+        let copies = index.iter().filter(|entry| entry.bucket == CATALOG_BUCKET);
+        let last = copies.filter_map(|entry| CopyContent::of(&entry.key)).map(CopyContent::last).max();
+        self.report.newest_copy = self.report.newest_copy.max(last);
     }
 }
 
@@ -355,6 +382,21 @@ mod tests {
             members: 1,
             written_ms: 1,
         }
+    }
+
+    #[tokio::test]
+    async fn a_number_that_two_catalogs_assigned_is_not_one_version() {
+        let (catalog, done) = adopted(vec![entry("k", MemberAttributes::default())]).await;
+        done.unwrap();
+        // A server on an older catalog has assigned version 7 again, to other bytes of the same key.
+        let other = Blob { blob: BlobId { number: 4, nonce: 5 }, ..blob() };
+        let mut later = entry("k", MemberAttributes::default());
+        (later.object.etag, later.attributes.sequence) = ("later".into(), 30);
+        let mut adoption = Adoption::new(catalog.clone(), Arc::new(MemoryStore::new()), Sequence(20));
+        adoption.adopt(&other, Sequence(29), vec![member(later)]).await.unwrap();
+        let (object, place) = catalog.get_object("b", "k").await.unwrap();
+        let place_of_later = Place::Stored { blob: other.blob, offset: 0 };
+        assert_eq!((object.etag.as_str(), place), ("later", place_of_later), "the record is that of the bytes");
     }
 
     /// Adopts a pack with this index into an empty catalog.

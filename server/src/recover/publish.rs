@@ -29,14 +29,19 @@ const LOCK: &str = ".lock";
 /// Removes the leftovers of a recovery that was ended: nothing else makes files with these names.
 pub(super) fn remove_drafts(place: &Path) -> Result<(), ServerError> {
     for name in [DRAFT, ORDER] {
-        let path = place.with_file_name(name);
-        for end in BESIDE.into_iter().chain(["", LOCK]) {
-            let path = with_end(&path, end);
-            unless_missing("removing", &path, fs::remove_file(&path))?;
-        }
+        remove_store(&place.with_file_name(name))?;
     }
     let copies = place.with_file_name(COPIES);
     unless_missing("removing", &copies, fs::remove_dir_all(&copies))
+}
+
+/// Removes the store at `path`, which is closed, with all files that belong to it.
+pub(super) fn remove_store(path: &Path) -> Result<(), ServerError> {
+    for end in BESIDE.into_iter().chain(["", LOCK]) {
+        let path = with_end(path, end);
+        unless_missing("removing", &path, fs::remove_file(&path))?;
+    }
+    Ok(())
 }
 
 /// The treatment of the pool's manifest.

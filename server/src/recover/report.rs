@@ -1,8 +1,18 @@
 //! The options, the progress and the result of a recovery.
 
+use catalog::Sequence;
 use model::DriveId;
 use serde::Serialize;
 use std::path::PathBuf;
+
+/// The place of the snapshots that the operator has chosen for a recovery to begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BaseChoice {
+    /// The journal, with the log, even if drives show a newer catalog.
+    Journal,
+    /// The copies on drives. Nothing is taken from the journal and the log.
+    Drives,
+}
 
 /// The options of a recovery.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +21,9 @@ pub struct Options {
     pub from: Option<PathBuf>,
     /// Recreate the catalog although one exists.
     pub replace: bool,
+    /// The place of the snapshots. `None` is the journal, or the drives if it has no snapshot; a sign that the journal
+    /// is older than the rack is an error then.
+    pub base: Option<BaseChoice>,
 }
 
 /// The progress of a recovery.
@@ -98,7 +111,7 @@ pub struct Base {
     pub records: u64,
     /// Batches that were committed while it was made, and later.
     pub batches: u64,
-    /// Records that were damaged when it was made, and are missing.
+    /// Records that were damaged when it was made, and still are.
     pub damaged: u64,
 }
 
@@ -111,6 +124,11 @@ pub struct Report {
     /// Batches that the log of small objects has, and that do not follow on the base: the journal was truncated, or
     /// there was none.
     pub behind_log: Option<String>,
+    /// Records that the base should have and lacks, in words: they count as deleted from now on.
+    pub incomplete: Option<String>,
+    /// The last batch of the newest copy of the catalog in the adopted blobs; `None` if no copy is in them.
+    #[serde(skip)]
+    pub newest_copy: Option<Sequence>,
     /// Blobs on the drives.
     pub blobs: u64,
     /// Of these, blobs that the catalog should know and did not.

@@ -92,6 +92,15 @@ impl Workshop {
     }
 }
 
+/// The highest number of a batch in `log`, as far as it can be read. A catalog that does not follow its log needs
+/// higher numbers, or the log would show batches that it seems to lack.
+pub(super) fn last_of(log: &IntakeLog) -> Sequence {
+    if let Err(error) = log.replay(&mut |_| ControlFlow::Continue(())) {
+        tracing::warn!(%error, "the log of small objects cannot be read to its end");
+    }
+    log.last_replayed()
+}
+
 /// Creates the directories of a workshop that a server expects, if they are lost.
 ///
 /// # Errors

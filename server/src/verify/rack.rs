@@ -401,8 +401,14 @@ impl Verification<'_> {
             }
             _ => false,
         };
+        let kept = match known {
+            Known::Begun(_) => self.ground.catalog.kept_intents().await?,
+            _ => Some(BTreeSet::new()),
+        };
+        let is_kept = kept.is_none_or(|kept| kept.contains(&blob));
         let why = match known {
             Known::Damaged => return Ok(()),
+            Known::Begun(_) if is_kept => "to this catalog its blob was never completed",
             // The next start gives it up, and it is reclaimed like any other.
             Known::Begun(blob) if blob.drives.get(usize::from(index)) == Some(&id) => return Ok(()),
             Known::Blob(blob) if blob.drives.get(usize::from(index)) == Some(&id) => {

@@ -1,7 +1,7 @@
 //! Signs of a newer catalog on a drive, checked at the drive's first mount in a run of the server.
 //!
-//! The work is bounded: one listing of names per drive, a lookup of those whose numbers the catalog assigned last or
-//! never, and a few headers. Nothing is changed on the drive.
+//! The work is bounded: one listing of names per drive, a lookup of those whose numbers were assigned since the first
+//! run that the catalog remembers, and a few headers. Nothing is changed on the drive.
 
 use crate::catalog_age::{self, FIX};
 use crate::context::Context;
@@ -12,8 +12,9 @@ use disk::{BLOCK_BYTES, Buffer, Drive, DriveError, FileName};
 use lineage::RunStamp;
 use model::{BlobId, DriveId};
 
-/// Stacks are looked up if their blob number is at most this far below the first unassigned one: the size of one
-/// reservation. A newer catalog that continued with the same reservation does not show in the numbers.
+/// Stacks are looked up if their blob number is at most this far below the first one that was unassigned when the first
+/// remembered run began: the size of one reservation. A newer catalog that continued with the same reservation does not
+/// show in the numbers.
 const RECENT: u64 = 1_024;
 /// Blobs looked up at once.
 const PAGE: usize = 1_024;
@@ -40,7 +41,7 @@ pub(super) async fn look(context: &Context, drive: DriveId, device: &dyn Drive) 
 
 /// The name of a stack that was written under a newer catalog, and the run that wrote it, if one is found.
 async fn newer_stack(context: &Context, device: &dyn Drive) -> Result<Option<(FileName, RunStamp)>, String> {
-    let recent = context.catalog_age.start().blobs_end.saturating_sub(RECENT);
+    let recent = context.catalog_age.blobs_compared_from().saturating_sub(RECENT);
     let names = device.list().await.map_err(text)?;
     let stacks = names.into_iter().filter_map(|name| Some((stack::stack_of(&name)?.0, name)));
     let stacks: Vec<(BlobId, FileName)> = stacks.filter(|(blob, _)| blob.number >= recent).collect();

@@ -21,6 +21,59 @@ fn a_drive_that_another_program_woke_is_booked_and_stopped() {
     assert_eq!((standing_by(&world), world.rack.stats().drive_starts), (8, starts));
 }
 
+/// The box of eight with a supply that carries one start at a time.
+fn box_that_starts_one_at_a_time() -> RackSpec {
+    let mut draft = model::RackDraft::clone(&shipped("nas8"));
+    let limit = model::DomainLimit::StartingDrives(1);
+    draft.resources.push(model::Resource { name: "starts".to_owned(), limit, hard: true });
+    draft.drives.iter_mut().for_each(|drive| drive.resource_domains.push(model::DomainId(0)));
+    RackSpec::validated(draft).unwrap()
+}
+
+#[test]
+fn no_drive_starts_beside_one_that_another_program_has_just_started() {
+    let spec = box_that_starts_one_at_a_time();
+    let policy = policy(&spec);
+    let mut world = judged(spec, policy, 96, Vec::new());
+    let blob = with_blobs(&mut world, 1, MB)[0];
+    world.run_for(60 * MINUTE);
+    let (other, drives) = (DriveId(5), world.blobs.drives_of(blob).to_vec());
+    let starts = world.rack.stats().drive_starts;
+    world.wake_by_others(other);
+    world.read(blob, MB).unwrap();
+    assert_eq!(
+        (world.counted().trips, world.rack.stats().drive_starts),
+        (0, starts),
+        "the start of {other} is not over"
+    );
+    world.run_for(5 * MINUTE);
+    assert_eq!(world.counted().trips, 0);
+    assert!(drives.iter().all(|drive| world.rack.drive_phase(*drive) == DrivePhase::Ready));
+}
+
+#[test]
+fn a_drive_that_was_found_spinning_and_never_stops_counts_as_starting_no_longer_than_a_start_takes() {
+    let spec = box_that_starts_one_at_a_time();
+    let longest = spec.profile.spin_up.longest();
+    let policy = policy(&spec);
+    let mut world = judged(spec, policy, 97, Vec::new());
+    let blob = with_blobs(&mut world, 1, MB)[0];
+    world.run_for(60 * MINUTE);
+    let in_use = world.blobs.drives_of(blob).to_vec();
+    let layout = world.rack.layout();
+    let group = layout.group_of(in_use[0]);
+    let other = (0..8).map(DriveId).find(|drive| layout.group_of(*drive) != group).unwrap();
+    world.hang(other);
+    world.wake_by_others(other);
+    let starts = world.rack.stats().drive_starts;
+    world.read(blob, MB).unwrap();
+    world.run_for(longest + Duration::from_secs(1));
+    assert_eq!(world.rack.stats().drive_starts, starts + 1);
+    world.run_for(10 * MINUTE);
+    assert_eq!(world.counted().trips, 0);
+    assert_eq!(world.take_ended().last().unwrap().outcome, Outcome::Read);
+}
+
 #[test]
 fn a_group_some_of_which_spins_wakes_as_a_whole_when_it_stands_still() {
     let mut world = world_of("nas8", 92, |_| {});

@@ -317,3 +317,11 @@ proptest! {
         prop_assert_eq!(once, random_run("nas8", seed, faults, true).trace_hash());
     }
 }
+
+/// A drive that another program had started two seconds before did not count as starting, so the engine started another
+/// one beside it.
+#[test]
+fn a_rough_run_that_tripped_a_fuse_trips_none() {
+    let world = rough_run(small_prototype(), 5_331_843_658_390_586_571, false);
+    assert_eq!(world.counted().trips, 0);
+}
