@@ -101,7 +101,7 @@ fn a_quickstart_is_made_served_told_of_stopped_and_used_again() {
     let drives = run(&["drive", "list", "--json"], Some(&data));
     let drives: serde_json::Value = serde_json::from_slice(&drives.stdout).unwrap();
     assert_eq!(drives.as_array().unwrap().len(), 8);
-    refused(&run(&["explain", "s3://b/k"], Some(&data)), 1, "there is no object s3://b/k; list what there is");
+    refused(&run(&["explain", "s3://b/k"], Some(&data)), 1, "there is no object s3://b/k; list the objects");
     refused(&run(&["serve", "--port", "0"], Some(&data)), 1, &format!("in use by process {}", server.child.id()));
 
     assert_eq!(server.stop("-TERM"), Some(0));

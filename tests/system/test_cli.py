@@ -139,10 +139,10 @@ class Words(SystemTest):
         self.assertIn(f"AWS_ENDPOINT_URL there is {server.endpoint}", elsewhere.said())
         self.assertEqual(elsewhere.stop(), 0)
         free = self.quickstart("--rack", "nas8", "--time-scale", "100", name="free", port=0)
-        self.assertIn("another one at every start", free.said())
+        self.assertIn("differs at every start", free.said())
         self.assertEqual(free.stop(), 0)
         again = self.serve(free.data, port=None)
-        self.assertIn("another one at every start", again.said())
+        self.assertIn("differs at every start", again.said())
         with open(os.path.join(free.data, "credentials"), encoding="ascii") as file:
             self.assertNotIn("export AWS_ENDPOINT_URL", file.read())
 
@@ -202,7 +202,7 @@ class Words(SystemTest):
         self.assertIn("capacity", larder("drive", "list", "--data", server.data).stdout.splitlines()[0])
         rotated = larder("user", "rotate", "root", "--data", server.data).stdout
         path = os.path.join(os.path.realpath(server.data), "credentials")
-        self.assertIn(f"# {path} was rewritten with them, and the old ones are no longer valid\n", rotated)
+        self.assertIn(f"# {path} now has them, and the old keys are no longer valid\n", rotated)
         with open(path, encoding="ascii") as file:
             kept = file.read()
         self.assertTrue(all(line in kept for line in rotated.splitlines() if line.startswith("export ")))

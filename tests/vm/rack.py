@@ -277,7 +277,7 @@ def bad_input_is_refused_and_nothing_is_written(results):
 
 def bare_disks_become_drives_that_sleep(results):
     lines = answer(results, "init").splitlines()
-    assert "made /data for the rack cupboard of 4 drives" in lines[0], lines
+    assert "created /data for the rack cupboard of 4 drives" in lines[0], lines
     assert lines[-5:] == ["0"] + ["standby"] * DISKS, lines
 
 
