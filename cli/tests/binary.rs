@@ -152,7 +152,7 @@ fn refusals_are_one_sentence_with_the_mend() {
     let root = TempDir::new().unwrap();
     std::fs::write(root.path().join("letter.txt"), "dear").unwrap();
     refused(&run(&["quickstart"], Some(root.path())), 1, "(it holds letter.txt); choose a new or empty directory");
-    refused(&run(&["serve"], Some(&root.path().join("x"))), 1, "make one with `larder init --data");
+    refused(&run(&["serve"], Some(&root.path().join("x"))), 1, "create one with `larder init --data");
     refused(&run(&["plan", "nosuch"], None), 1, "or one of pelican, pelican-mini, nas8");
     refused(&run(&["plan"], None), 2, "larder plan");
     refused(&run(&["stat"], None), 2, "status");

@@ -46,9 +46,9 @@ pub(crate) async fn keep(context: Context, (journal, is_recovered): (Arc<Journal
                 Ok(totals) => tracing::info!(
                     records = totals.records,
                     bytes = totals.bytes,
-                    "a snapshot of the catalog was written beside it"
+                    "wrote a new snapshot of the catalog into its journal"
                 ),
-                Err(error) => tracing::warn!(%error, "no snapshot of the catalog could be written; it is tried again"),
+                Err(error) => tracing::warn!(%error, "could not write a snapshot of the catalog; retrying"),
             }
         }
         if is_newest && snapshots.is_check_due(now(), size) {
@@ -94,7 +94,7 @@ pub(crate) async fn lead_on(
     match &made {
         Ok(_) => catalog.release_log(),
         Err(error) => {
-            tracing::warn!(%error, "no snapshot of the recovered catalog could be written; it is tried again");
+            tracing::warn!(%error, "could not write a snapshot of the recovered catalog; retrying");
         }
     }
     Ok(made.is_err())
@@ -105,8 +105,8 @@ async fn check(journal: &Arc<Journal>) {
     let journal = Arc::clone(journal);
     match tokio::task::spawn_blocking(move || journal.check()).await {
         Ok(None) => {}
-        Ok(Some(flaw)) => tracing::warn!("the journal of the catalog is damaged, and a snapshot is made anew: {flaw}"),
-        Err(error) => tracing::error!(%error, "the journal of the catalog could not be read through"),
+        Ok(Some(flaw)) => tracing::warn!("the journal of the catalog is damaged; writing a new snapshot: {flaw}"),
+        Err(error) => tracing::error!(%error, "could not read all of the catalog's journal"),
     }
 }
 

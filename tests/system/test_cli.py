@@ -169,7 +169,7 @@ class Words(SystemTest):
     def test_a_new_directory_says_where_objects_lie_and_until_when(self):
         data = os.path.join(self.root, "new")
         made = larder("init", "--rack", "nas8", "--data", data)
-        said = "on the server's own disk alone, without redundancy, until they move to the rack: when they are 1 d"
+        said = "only on the server's own disk, without redundancy, until they move to the rack: when they are 1 d"
         self.assertIn(said, made.stdout)
         shell = subprocess.run(["sh", "-c", f". {data}/credentials && env"], capture_output=True, text=True, timeout=20)
         env = dict(line.split("=", 1) for line in shell.stdout.splitlines() if "=" in line)
@@ -189,7 +189,7 @@ class Words(SystemTest):
         server.client().put_object(Bucket="pantry", Key="k", Body=b"k")
         self.assertIn("less than 30 % full; write older_than = \"1 d\"", server.status()["warnings"][0])
         shown = larder("status", "--data", data).stdout
-        self.assertIn("warning   New objects lie on the server's own disk alone", shown)
+        self.assertIn("warning   New objects are stored only on the server's own disk", shown)
 
     def test_words_name_what_they_are_about(self):
         server = self.rack("nas8", STAYING)
@@ -212,7 +212,7 @@ class Words(SystemTest):
         self.assertEqual(server.stop(), 0)
         self.configure(server.data, {"listen": "localhost:9000"})
         said = refusal(larder("serve", "--data", server.data))
-        self.assertIn("larder.toml:1:10: `\"localhost:9000\"` is no address to listen on; write one such as", said)
+        self.assertIn("larder.toml:1:10: `\"localhost:9000\"` is not an address to listen on; write one such as", said)
 
     def test_everything_json_can_be_read_by_programs(self):
         server = self.rack("pelican-mini", BRISK)

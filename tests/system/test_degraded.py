@@ -318,9 +318,9 @@ class GivenUpAndReplaced(Racks):
         os.remove(server.log_path)
         server = self.serve(data)
         self.all_read(server, objects)
-        said = f"a drive is retired and out of service; what may be left on it is rebuilt drive=d{first}"
+        said = f"a drive is retired and out of service; its remaining data is rebuilt drive=d{first}"
         self.assertIn(said, server.log())
-        self.assertNotIn("failed for good", server.log())
+        self.assertNotIn("failed permanently", server.log())
         os.mkdir(self.place(data, first))
         replaced = self.does("replace", data, first)
         self.assertEqual((replaced["state"], replaced["taken"]), ("standby", "another"))

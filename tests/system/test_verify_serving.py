@@ -182,7 +182,7 @@ class VerifyServing(SystemTest):
             time.sleep(1)
             refused = larder("verify", "--data", server.data)
             self.assertEqual(refused.returncode, 2, refused.stdout)
-            self.assertIn("a verification is under way", refused.stderr)
+            self.assertIn("a verification is running already", refused.stderr)
         finally:
             asked.kill()
             asked.communicate()

@@ -94,7 +94,7 @@ def a_rack_is_verified_group_by_group_while_no_server_runs(results):
 def a_lost_catalog_is_made_again_group_by_group(results):
     output = rack.answer(results, "recover")
     one_group_at_a_time(output)
-    assert "a drive spins, or may" in output, output
+    assert "a drive may be spinning" in output, output
     assert "1 of 2 groups: 2 drives, " in output and "2 of 2 groups: 4 drives, " in output, output
 
 

@@ -195,7 +195,7 @@ COMMANDS = {
     "filled": "for n in 0 1 2 3; do eval dev=\\$dev$n; mount -t $fs /dev/$dev /mnt && "
               "dd if=/dev/zero of=/mnt/larder/filler bs=1M count=$((8 * n + 1)) 2>/dev/null && umount /mnt || exit 1; "
               "done; for dev in $dev0 $dev1; do larder drive power $dev stop >/dev/null; done",
-    "serve": CONFIGURE + " && serve 0 && until_asleep && grep -c 'a drive spins, or may' /tmp/log",
+    "serve": CONFIGURE + " && serve 0 && until_asleep && grep -c 'a drive may be spinning' /tmp/log",
     "put": "base64 /dev/urandom | head -n 40000 >/tmp/a; " + send("PUT", "/attic") + " && " +
            " && ".join(send("PUT", f"/attic/{name}", "/tmp/a") for name in OBJECTS),
     "moved": f"for name in {' '.join(OBJECTS)}; do for i in $(seq 120); do larder explain --data /data "
