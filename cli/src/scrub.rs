@@ -178,7 +178,10 @@ mod tests {
         let text = text(&report, &lost);
         assert!(text.starts_with("0 of 1 group up to date, once in 90 d"), "{text}");
         assert!(text.contains("0 repaired; 2 blobs could not be read yet\n"), "{text}");
-        assert!(text.contains("b8 in group 3: could not be read yet, since too few of its stacks are there"), "{text}");
+        assert!(
+            text.contains("b8 in group 3: could not be read yet, since too few of its stacks are available"),
+            "{text}"
+        );
         assert!(text.contains("b9 in group 3: stack 4 on drive 17 is damaged: no file; 4.1 kB are lost\n"), "{text}");
         assert!(text.contains("lost: s3://b/k, 5 B, in b9\n"), "{text}");
         assert!(line(&ScrubStatus::default()).starts_with("off"));

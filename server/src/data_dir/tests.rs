@@ -66,7 +66,7 @@ fn a_foreign_directory_is_refused_and_left_as_it_was() {
     fs::write(root.path().join("thesis.tex"), "x").unwrap();
     let message = DataDir::init(root.path(), &options()).unwrap_err().to_string();
     assert!(
-        message.contains("no Larder data directory (it holds thesis.tex)") && message.contains("choose"),
+        message.contains("not a Larder data directory (it holds thesis.tex)") && message.contains("choose"),
         "{message}"
     );
     assert!(refusal(root.path()).contains("it holds thesis.tex"));
