@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(reasons(std::slice::from_ref(&drive)), "");
         let away = DriveReport { reason: Some("it has no label; put it back".into()), ..drive.clone() };
         assert_eq!(reasons(std::slice::from_ref(&away)), "drive 3: it has no label; put it back\n");
-        let wake = UnaskedWake { found_ms: 0, by_itself: true, cause: "nobody sent it anything".into() };
+        let wake = UnaskedWake { found_ms: 0, by_itself: true, cause: "no command was sent to it".into() };
         let said = Smart { pending_sectors: Some(12), ..Smart::default() };
         let woken = DriveReport {
             habits: Some(HabitsReport { last_unasked_wake: Some(wake), ..HabitsReport::default() }),
@@ -241,7 +241,7 @@ mod tests {
                 .lines()
                 .all(|line| line.contains(" bad sectors") || line.trim_end().ends_with(" 12"))
         );
-        let said = "drive 3: at Thu, 01 Jan 1970 00:00:00 GMT it woke by itself: nobody sent it anything\n";
+        let said = "drive 3: at Thu, 01 Jan 1970 00:00:00 GMT it woke by itself: no command was sent to it\n";
         assert_eq!(reasons(&[woken]), said);
         drive.missed_deadlines = 7;
         let text = table(&[drive]);

@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(chosen.iter().map(|disk| disk.name.as_str()).collect::<Vec<_>>(), ["sda"]);
         let reasons: Vec<&str> = left_out.iter().map(|one| one.reason.as_str()).collect();
         assert!(reasons[0].ends_with("Or give `--wipe /dev/disk/by-id/ata-TEST_01`: everything on it is lost then"));
-        assert!(reasons[1].starts_with("it has no power mode, so that it never sleeps; "), "{reasons:?}");
+        assert!(reasons[1].starts_with("it has no power mode, so it never sleeps; "), "{reasons:?}");
         assert_eq!(reasons[2..], ["it is too small"]);
         let (chosen, _) = choose(&tree, &disks, &["sdb".into()]).unwrap();
         let proposal = propose(&chosen, left_out, Limit::Spinning(2), None).unwrap();
