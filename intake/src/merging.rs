@@ -54,8 +54,8 @@ fn mend(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
     for shelf in worn(shared, cycle, &view) {
         let Some(to) = target_of(&view, &[Arc::clone(&shelf)], drives) else { continue };
         match merge(shared, cycle, &[Arc::clone(&shelf)], &to) {
-            Ok(()) => tracing::info!(shelf = %shelf.file, "a damaged shelf was written again"),
-            Err(error) => tracing::warn!(%error, shelf = %shelf.file, "a damaged shelf was not written again"),
+            Ok(()) => tracing::info!(shelf = %shelf.file, "a damaged shelf was written anew"),
+            Err(error) => tracing::warn!(%error, shelf = %shelf.file, "a damaged shelf was not written anew"),
         }
     }
 }

@@ -412,8 +412,8 @@ fn what_lacks(rebuild: &RebuildReport) -> Option<Warning> {
     }
     if *unplaced_blobs > 0 {
         lacks.push(format!(
-            "{} for room: no other drive in service of group {group} has enough; delete objects, or replace a failed \
-             drive",
+            "{} for room: no other drive of group {group} that is there has enough; delete objects, or replace a \
+             failed drive",
             waiting(*unplaced_blobs)
         ));
     }
