@@ -58,8 +58,8 @@ pub enum AdoptError {
     Catalog(#[from] CatalogError),
     /// Objects in it are locked, and the catalog would forget that.
     #[error(
-        "blob {blob} holds {locked} objects under a legal hold or retention, {first} first. This Larder knows no locks \
-         and would let them be deleted; recover with the newer one that has locked them"
+        "blob {blob} holds {locked} objects under a legal hold or retention, {first} first. This Larder does not know \
+         locks and would allow their deletion; recover with the newer Larder that has locked them"
     )]
     Locked {
         /// The blob.

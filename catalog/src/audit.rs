@@ -84,14 +84,14 @@ impl Audit {
                 self.staged += 1;
                 self.staged_bytes = self.staged_bytes.saturating_add(bytes);
                 let known = found.mark == Some(placed.mark()) && found.aged == Some(bytes) && found.owned;
-                self.demand(known, entry, "staged, but not in the indexes of what is staged");
+                self.demand(known, entry, "staged, but not in the indexes of staged objects");
             }
             Place::Stored { .. } => {
                 self.stored += 1;
                 self.stored_bytes = self.stored_bytes.saturating_add(bytes);
                 self.demand(found.member == Some(bytes), entry, "stored, but not a member of its blob");
                 let gone = !found.owned && found.mark.is_none() && found.aged.is_none();
-                self.demand(gone, entry, "stored, but still in the indexes of what is staged");
+                self.demand(gone, entry, "stored, but still in the indexes of staged objects");
             }
         }
     }
@@ -228,7 +228,7 @@ impl Catalog {
                 let fits = |placed: &PlacedObject| {
                     placed.object.version == mark.version && placed.place == Place::of_mark(mark.slot)
                 };
-                audit.demand(placed.as_ref().is_some_and(fits), entry, "its version does not lie there");
+                audit.demand(placed.as_ref().is_some_and(fits), entry, "its version is not there");
             }
         }
         Ok(())
@@ -261,7 +261,7 @@ impl Catalog {
                 audit.demand(key::blob(blob.blob) == entry.key, &entry, "it has another number");
                 let stacks = blob.drives.iter().map(|&drive| key::on_drive(drive, blob.blob)).collect();
                 let known = self.store.get_many(stacks).await?.iter().all(Option::is_some);
-                audit.demand(known, &entry, "a stack of it is missing by drive");
+                audit.demand(known, &entry, "a stack of it is missing in the index by drive");
                 let intent = self.store.get(&key::intent(blob.blob)).await?;
                 audit.demand(intent.is_none(), &entry, "it is still being written");
                 self.audit_extents(audit, &entry, &blob).await?;
@@ -275,11 +275,11 @@ impl Catalog {
         let mut extents = self.all_entries(&key::members(blob.blob), member_of).await?;
         let dead = self.all_entries(&key::tombs_of(blob.group, blob.blob), dead_of).await?;
         if dead.iter().any(|member| member.version == WHOLE) {
-            audit.demand(extents.is_empty() && dead.len() == 1, entry, "dead as a whole, and yet in parts");
+            audit.demand(extents.is_empty() && dead.len() == 1, entry, "dead both as a whole and in parts");
             return Ok(());
         }
         extents.extend(dead);
-        audit.demand(extents.len() == blob.members as usize, entry, "members neither live in it nor are dead there");
+        audit.demand(extents.len() == blob.members as usize, entry, "members are neither live nor dead in it");
         extents.sort_by_key(|member| (member.offset, end_of(member)));
         let apart = extents.windows(2).all(|two| end_of(&two[0]) <= two[1].offset);
         audit.demand(apart, entry, "two members of it share bytes");
@@ -294,7 +294,7 @@ impl Catalog {
             let blobs = stacks.iter().map(|(_, [_, number, nonce])| key::blob(BlobId::new(*number, *nonce))).collect();
             for ((entry, [drive, _, _]), blob) in stacks.iter().zip(self.look_up::<Blob>(blobs).await?) {
                 let fits = blob.is_some_and(|blob| blob.drives.contains(&DriveId(*drive as u32)));
-                audit.demand(fits, entry, "no such blob lies on this drive");
+                audit.demand(fits, entry, "no such blob is on this drive");
             }
         }
         Ok(())
@@ -314,7 +314,7 @@ impl Catalog {
                     }
                     counted => counted.is_some(),
                 };
-                audit.demand(fits, entry, "no such stack of its blob can lie there uncounted");
+                audit.demand(fits, entry, "no such stack of its blob can be there without a record");
             }
         }
         Ok(())
@@ -325,7 +325,7 @@ impl Catalog {
         while let Some(found) = self.step(audit, &mut walk, value::<ScrubFinding>).await? {
             let blobs = found.iter().map(|(_, finding)| key::blob(finding.blob)).collect();
             for ((entry, _), blob) in found.iter().zip(self.look_up::<Blob>(blobs).await?) {
-                audit.demand(blob.is_some(), entry, "a scrub has found something of a blob that is unknown");
+                audit.demand(blob.is_some(), entry, "the finding of a scrub is about an unknown blob");
             }
         }
         Ok(())
@@ -348,7 +348,7 @@ impl Catalog {
         if audit.members != audit.stored {
             audit.contradictions += 1;
             let (members, stored) = (audit.members, audit.stored);
-            audit.findings.push(format!("{members} members live in blobs, and {stored} objects lie there"));
+            audit.findings.push(format!("{members} members are live in blobs, and {stored} objects are stored there"));
         }
         Ok(())
     }
@@ -368,8 +368,8 @@ impl Catalog {
             for (index, (entry, ([group, ..], dead))) in tombs.iter().enumerate() {
                 audit.dead_bytes = audit.dead_bytes.saturating_add(dead.bytes);
                 let fits = |found: &Blob| u64::from(found.group.0) == *group;
-                audit.demand(blobs[index].as_ref().is_some_and(fits), entry, "no such blob lies in this group");
-                audit.demand(alive[index].is_none(), entry, "dead, and yet it lives there");
+                audit.demand(blobs[index].as_ref().is_some_and(fits), entry, "no such blob is in this group");
+                audit.demand(alive[index].is_none(), entry, "dead, but also live there");
             }
         }
         Ok(())
@@ -412,7 +412,7 @@ impl Catalog {
                 let at = key::object(&said.bucket, &said.key);
                 let living = self.look_up_one::<PlacedObject>(&at).await?;
                 let lives = living.is_some_and(|living| key::unreadable(living.object.version) == entry.key);
-                audit.demand(lives, &entry, "its version does not live");
+                audit.demand(lives, &entry, "its version is not live");
             }
         }
         self.audit_jobs(audit).await?;
@@ -462,7 +462,7 @@ impl Catalog {
         let mut range = KeyRange::prefix(&key::all(tag));
         range.start = Bound::Included(beyond);
         let used = self.store.scan(range, 1).await?;
-        audit.demand(used.is_empty(), &counter, "a number is in use that was never given out");
+        audit.demand(used.is_empty(), &counter, "a number is in use that was never assigned");
         Ok(())
     }
 
@@ -527,7 +527,7 @@ impl Catalog {
         if of_objects != audit.parts_of_objects {
             audit.contradictions += 1;
             let known = audit.parts_of_objects;
-            audit.findings.push(format!("{of_objects} parts are of no upload, and objects know of {known}"));
+            audit.findings.push(format!("{of_objects} parts belong to no upload, and objects name {known}"));
         }
         Ok(())
     }
@@ -541,7 +541,7 @@ impl Catalog {
             count += u32::from(is_its);
         };
         self.each_entry(&key::parts(object.version), is_its, add).await?;
-        audit.demand(count > 0 && count == object.parts.count(), entry, "its parts are not all there");
+        audit.demand(count > 0 && count == object.parts.count(), entry, "some of its parts are missing");
         Ok(())
     }
 }

@@ -112,8 +112,8 @@ impl Catalog {
             return Ok(());
         }
         let at = key::bucket(name);
-        self.quarantine(&at, "it is missing, and what is in the bucket is there");
-        Err(CatalogError::damaged(&at, "it is missing, and what is in the bucket is there"))
+        self.quarantine(&at, "it is missing, but objects of the bucket are there");
+        Err(CatalogError::damaged(&at, "it is missing, but objects of the bucket are there"))
     }
 
     /// Creates a bucket of a user that still exists at that moment.

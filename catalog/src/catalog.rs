@@ -173,7 +173,7 @@ impl Catalog {
     pub(crate) fn not_there(&self, error: CatalogError) -> CatalogError {
         match self.incomplete() {
             None => error,
-            Some(flaw) => CatalogError::Damaged(format!("{error}, or its record is one that is missing ({flaw})")),
+            Some(flaw) => CatalogError::Damaged(format!("{error}, or its record is among the missing ones ({flaw})")),
         }
     }
 

@@ -345,7 +345,9 @@ impl<R: Records> Committer<R> {
         let skipped = Link { is_group_end: true, mark, ..link(self.state, after) };
         let entry = log_entry::encode(&skipped, &[]);
         if let Err(of_log) = log.append(&[LogRecord { sequence: after.sequence, entry, payload: None }]) {
-            return Failure::Fatal(StoreError::Failed(format!("{error}, and what was logged stays there: {of_log}")));
+            return Failure::Fatal(StoreError::Failed(format!(
+                "{error}, and the changes in the log stay there: {of_log}"
+            )));
         }
         (self.state, self.is_state_behind, self.logged) = (after, true, after.sequence);
         self.followers.skipped(&skipped);
@@ -359,7 +361,7 @@ impl<R: Records> Committer<R> {
             Failure::Harmless(error) => return error,
             Failure::Fatal(error) => error,
         };
-        let why = format!("{error}; nothing more is written until Larder is started anew");
+        let why = format!("{error}; nothing more is written until Larder is restarted");
         tracing::error!("{why}");
         self.broken.get_or_insert(why);
         error

@@ -22,7 +22,7 @@ pub enum CatalogError {
     #[error("there is no such user")]
     NoSuchUser,
     /// The access key no longer belongs to a user: it was rotated, or its user was removed.
-    #[error("there is no such access key any more")]
+    #[error("the access key no longer exists")]
     NoSuchAccessKey,
     /// A user of that name exists already.
     #[error("the user exists already")]
@@ -37,13 +37,13 @@ pub enum CatalogError {
     #[error("the condition of the request does not hold")]
     PreconditionFailed,
     /// Other changes of the same records interfered again and again; try again later.
-    #[error("others changed the same records again and again")]
+    #[error("others kept changing the same records")]
     Conflict,
     /// The blob has no intent: it was already committed or aborted, or never begun.
     #[error("blob {0} is not being written")]
     NoIntent(BlobId),
     /// A living version is in the blob, so it cannot be forgotten.
-    #[error("a living version lies in blob {0}")]
+    #[error("a live version is stored in blob {0}")]
     BlobInUse(BlobId),
     /// A call of the store failed.
     #[error(transparent)]
@@ -60,7 +60,7 @@ pub enum StoreError {
     #[error("precondition {0} of the batch does not hold")]
     CheckFailed(usize),
     /// The medium is full; nothing was changed.
-    #[error("the catalog's disk is full; free some room on it")]
+    #[error("the catalog's disk is full; free some space on it")]
     Full,
     /// The file is not a catalog of this version.
     #[error("{0}")]

@@ -263,7 +263,7 @@ impl Journal {
         };
         let flaw = match self.leads_to(until) {
             Ok(last) if last >= until => return None,
-            Ok(last) => format!("batches behind number {} are missing or damaged", last.0),
+            Ok(last) => format!("batches after number {} are missing or damaged", last.0),
             Err(error) => error,
         };
         self.state.lock().status.broken.get_or_insert(flaw.clone());
@@ -512,7 +512,7 @@ fn remove(path: &Path, rack: &[u8; 16]) -> io::Result<()> {
         // A file that was cut off before the end of its header has no content.
         Err(SnapshotError::CutOff) => fs::remove_file(path),
         Ok(_) | Err(_) => {
-            tracing::warn!(path = %path.display(), "a file beside the journal is none of it, and stays");
+            tracing::warn!(path = %path.display(), "a file next to the journal does not belong to it, and is kept");
             Ok(())
         }
     }

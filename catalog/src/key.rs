@@ -137,7 +137,7 @@ fn take_name<'k>(key: &[u8], mut rest: &'k [u8]) -> Result<(String, &'k [u8]), C
                 name.push(*byte);
                 rest = behind;
             }
-            _ => return Err(CatalogError::damaged(key, "its key holds no closed name")),
+            _ => return Err(CatalogError::damaged(key, "its key has a name without an end")),
         }
     }
 }

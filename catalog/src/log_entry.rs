@@ -58,7 +58,7 @@ pub(crate) enum EntryError {
     Version(u8),
     #[error("it has an unknown mark {0}")]
     Mark(u8),
-    #[error("there is more behind it")]
+    #[error("there is more data after it")]
     Rest,
 }
 

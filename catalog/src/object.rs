@@ -366,7 +366,7 @@ impl Catalog {
         // A blob is forgotten only when no object is in it. If the object is still there, the blob's record was lost.
         let now = self.store.get(&key::object(bucket, key)).await?;
         if now.is_some_and(|value| value.has_body(raw)) {
-            return Err(CatalogError::damaged(&at, "missing, though an object lies in it"));
+            return Err(CatalogError::damaged(&at, "missing, although an object is stored in it"));
         }
         Ok(None)
     }

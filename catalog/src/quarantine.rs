@@ -23,7 +23,7 @@ impl Quarantine {
         let is_new = if named.len() < NAMED_MAX { named.insert(at.to_vec()) } else { !named.contains(at) };
         drop(named);
         if is_new {
-            tracing::error!(record = readable(at), why, "a record of the catalog is damaged and is left out");
+            tracing::error!(record = readable(at), why, "a record of the catalog is damaged, and is ignored");
         }
     }
 

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A cold store for data that is written once and read seldom: an S3 store on drives that mostly sleep.
+/// An S3 store for data that is written once and read rarely, on hard drives that mostly sleep.
 #[derive(Debug, Parser)]
 #[command(name = "larder", version, arg_required_else_help = true, propagate_version = true)]
 pub struct Arguments {
@@ -20,71 +20,70 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve an emulated rack, making it first if there is none, and print its keys and some commands to try.
+    /// Create an emulated rack if there is none, serve it, and print its keys and some commands to try.
     Quickstart(Quickstart),
-    /// Show the groups and classes of a rack, how many can be active at once, and the power that takes.
+    /// Show the groups and classes of a rack, the number that can be active at once, and their power draw.
     Plan(Plan),
-    /// Answer a question about a rack by simulating it: a table, and a report with plots.
+    /// Simulate a rack to answer a question about it: print a table, and write a report with plots.
     Simulate(Simulate),
-    /// Repeat the evaluation of a paper: its results beside ours, with a verdict on each, and its figures.
+    /// Repeat the evaluation of a paper: print its results beside ours, with a verdict on each, and draw its figures.
     #[command(subcommand)]
     Reproduce(Reproduce),
-    /// Make a data directory.
+    /// Create a data directory.
     Init(Init),
     /// Serve a data directory.
     Serve(Serve),
     /// Show the state of the server: workshop, power, drives, queues.
     Status(Status),
-    /// Show where an object is, and how long its first byte would take.
+    /// Show where an object is stored, and the expected time to its first byte.
     Explain(Explain),
-    /// Manage the users who may sign requests to the server that runs on a data directory.
+    /// Manage the users of the server that runs on a data directory.
     #[command(subcommand)]
     User(UserCommand),
-    /// Check catalog, workshop and drives against each other; nothing is changed.
+    /// Compare catalog, workshop and drives with each other; nothing is changed.
     ///
-    /// Beside a running server drives that sleep are left alone, unless --wake says otherwise; --deep is a scrub of all
-    /// groups now, which repairs what it can.
+    /// While a server runs, sleeping drives are skipped unless --wake is given, and --deep is a scrub of all groups,
+    /// which repairs damage where it can.
     ///
     /// Exit code 0 if all agree, 1 if something is wrong, 2 if the check could not run.
     Verify(Verify),
-    /// Make a catalog that is lost again: from its journal in the workshop, from a copy, and from the drives. No server
-    /// may run.
+    /// Rebuild a lost catalog from its journal in the workshop, a copy, and the drives. No server may run.
     ///
-    /// What is in the workshop's journal is as it was, to the last acknowledged change. Without it, copies of it on the
-    /// drives are used. What only packs have is as it was when it was packed: deletes and changes since are not known.
-    /// No drive is written to, and a catalog that is there is kept under another name.
+    /// The journal restores the catalog up to the last acknowledged change. Without a journal, its copies on the drives
+    /// are used. Objects that only packs record are restored as they were when they were packed: later deletes and
+    /// changes are unknown. The command writes to no drive, and keeps an existing catalog under another name.
     Recover(Recover),
     /// Take over drives that another server has marked. No server may run on either data directory.
     ///
-    /// A server does not touch a drive with the mark of a run that its data directory does not know. Either another
+    /// A server does not touch a drive with the mark of a run that its data directory does not record. Either another
     /// server uses the drive, or the directory is a copy or a restored backup. After this command the server uses all
     /// drives that were marked before now. Its catalog then counts as older than the rack, so nothing is removed from
-    /// the rack until the newest catalog is back (`larder recover --replace --base drives` makes it again from its
+    /// the rack until the newest catalog is restored (`larder recover --replace --base drives` rebuilds it from its
     /// copies on drives), or until accept_older_catalog is set.
     TakeOver(TakeOver),
     /// Copy the catalog while the server runs.
     #[command(subcommand)]
     Catalog(CatalogCommand),
-    /// Rewrite the records of objects into partitions by another key, inside the rack: each partition into one group.
+    /// Rewrite the records of objects into partitions by another key, inside the rack; one group stores each partition.
     ///
-    /// The server that runs on the data directory does the work. This command waits for the end; if it is interrupted,
-    /// the job goes on. The input stays as it is.
+    /// The server that runs on the data directory does the work. This command waits until the job ends; if the command
+    /// is interrupted, the job continues. The input is kept unless --remove-input is given.
     Repartition(Box<Repartition>),
-    /// Bring objects from sleeping drives into the workshop's spool, in the order that wakes the fewest drives.
+    /// Copy objects from sleeping drives into the workshop's spool, in the order that wakes the fewest drives.
     ///
     /// The cost is printed first: objects, bytes, drive starts, time and energy. The server that runs on the data
-    /// directory does the work, and this command waits for the end. What is there already is not read again, so that a
-    /// recall that was interrupted goes on when it is asked for again.
+    /// directory does the work, and this command waits until the recall ends. Objects that are in the workshop or its
+    /// spool already are not read again: rerun an interrupted recall to resume it.
     Recall(Recall),
-    /// Run Larder's own logic in virtual time under every kind of fault, against a model of what it may answer.
+    /// Run Larder's own logic in virtual time under every kind of fault, and check it against a reference model.
     ///
-    /// Drives, catalog, workshop and clock are simulated; nothing is read or written. The same seed does the same. Exit
-    /// code 1 if a rule was broken; the run is then shrunk and printed as a history.
+    /// Drives, catalog, workshop and clock are simulated; no file is read or written. The same seed repeats the same
+    /// run. Exit code 1 if a run broke a rule; that run is then shrunk and printed as a history.
     Torture(Torture),
-    /// List drives, give one up, empty or replace it, and name what is lost; look at the disks of this machine.
+    /// List drives; fail, retire or replace a drive; list lost objects; examine the disks of this machine.
     #[command(subcommand)]
     Drive(DriveCommand),
-    /// Show how far the rack is read through for damage, and what was found; pause, resume or start that.
+    /// Show the progress of scrubs and the damage that they found; pause, resume or start them.
     #[command(subcommand)]
     Scrub(ScrubCommand),
     /// Let drives of a stock Ceph cluster sleep: plan, convert and revert OSDs and pools, run the agent of a host.
@@ -94,13 +93,13 @@ pub enum Command {
 
 #[derive(Debug, Subcommand)]
 pub enum ScrubCommand {
-    /// Show each group's pass, what is damaged, and the objects that are lost.
+    /// Show the progress of each group, the damaged stacks, and the lost objects.
     Status(List),
-    /// Scrub nothing until it is resumed, over restarts as well.
+    /// Pause all scrubs until `larder scrub resume`, even if the server restarts.
     Pause(List),
-    /// Go on where it was.
+    /// Resume scrubs where they stopped.
     Resume(List),
-    /// Begin a pass at once, from the first blob on. Groups are woken for it, one of each class at a time.
+    /// Start a pass now, from the first blob. It wakes groups, one of each class at a time.
     Start(ScrubStart),
 }
 
@@ -108,15 +107,15 @@ pub enum ScrubCommand {
 pub struct ScrubStart {
     #[command(flatten)]
     pub rest: List,
-    /// Only this group [default: all].
+    /// Scrub only this group [default: all].
     #[arg(long, value_name = "N")]
     pub group: Option<u32>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum CatalogCommand {
-    /// Write a copy of the catalog into a new file. It has the secrets of users, and is readable for its owner alone;
-    /// `larder recover --from` takes it.
+    /// Write a copy of the catalog to a new file, for `larder recover --from`. It contains the users' secret keys, so
+    /// only its owner can read it.
     Backup(Backup),
 }
 
@@ -124,7 +123,7 @@ pub enum CatalogCommand {
 pub struct Backup {
     #[command(flatten)]
     pub data: Data,
-    /// The file, which must not be there yet.
+    /// The output file; must not exist.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Print JSON.
@@ -154,41 +153,40 @@ pub struct TakeOver {
 
 #[derive(Debug, Subcommand)]
 pub enum DriveCommand {
-    /// List the drives: slot, group, state, starts, room.
+    /// List the drives with their slots, groups, states, starts and free room.
     List(List),
-    /// Declare that a drive failed for good: it is not used again, and its data is rebuilt on the other drives of its
-    /// group. Pull or disconnect a drive that does not answer first: its share of the power is given to others.
+    /// Declare a drive permanently failed: it is not used again, and its data is rebuilt on the other drives of its
+    /// group. If the drive does not answer, pull or disconnect it first: other drives get its share of the power.
     ///
-    /// Needs no server: without one, its data is rebuilt from the next start on.
+    /// Needs no running server; without one, the rebuild starts with the next server.
     Fail(Fail),
-    /// Empty a good drive: its stacks move to the other drives of its group, in the background, and it gets no new
+    /// Empty a working drive: its stacks move to the other drives of its group, in the background, and it gets no new
     /// ones.
     ///
-    /// Nothing is missing meanwhile. `larder drive list` shows it as retired once it may be pulled. Needs no server:
-    /// without one, it is emptied from the next start on.
+    /// All data stays readable meanwhile, with full redundancy. `larder drive list` shows the drive as retired once it
+    /// may be pulled. Needs no running server; without one, the move starts with the next server.
     Retire(ChosenDrive),
-    /// Name the objects that are lost: more stacks of them than the code makes up for were on drives that failed.
+    /// List the lost objects: failed drives had more of their stacks than the code can restore.
     ///
-    /// By the catalog alone: no drive wakes. What only a look at the drives shows is named by `larder verify --deep`.
+    /// Reads the catalog alone, so no drive wakes. `larder verify --deep` also finds losses that only the drives show.
     Lost(List),
-    /// Use the empty directory, or the disk, that replaces a failed drive: it is labelled as that drive.
+    /// Put an empty directory or a disk in the place of a failed drive, and label it as that drive.
     ///
     /// A disk that holds anything is refused, unless --wipe names it. The data of the failed drive is still rebuilt on
-    /// the other drives of its group. Needs no server; needs root where drives are disks.
+    /// the other drives of its group. Needs no running server; needs root where drives are disks.
     Replace(Replace),
-    /// List the disks of this machine: what each is, whether it is awake, what lies on it, and whether it can be used.
+    /// List the disks of this machine: the model, power state and contents of each, and its suitability as a drive.
     ///
-    /// No disk is started, and none that may be asleep is read. Needs root to ask disks and to read them.
+    /// Starts no disk, and reads none that may be asleep. Needs root to query disks and to read them.
     Discover(Discover),
-    /// Ask, start, stop or test the power of one disk. Needs root.
+    /// Query, start, stop or test the power of one disk. Needs root.
     Power(Power),
-    /// Measure the rack's disks, and write what they are like into its description.
+    /// Measure the rack's disks, and write the results into its description.
     ///
-    /// One disk after the other is started, mounted, read in parts, unmounted and stopped; nothing is written to it.
-    /// The server, its forecasts and deadlines, and `larder simulate` go by the figures. Needs root, and no server may
-    /// run.
+    /// Each disk in turn is started, mounted, read in parts, unmounted and stopped; nothing is written to it. The
+    /// server's forecasts and deadlines, and `larder simulate`, use the results. Needs root, and no server may run.
     Measure(Measure),
-    /// Find what else on this machine wakes disks or keeps them awake, and how to stop it.
+    /// Find other programs and settings of this machine that wake disks or keep them awake, and show how to stop them.
     ///
     /// Reads configuration and the list of processes; no disk is touched. Exit code 1 if something was found.
     Doctor(Doctor),
@@ -206,7 +204,7 @@ pub struct Power {
     /// The disk: its path (/dev/disk/by-id/...), serial number or World Wide Name.
     #[arg(value_name = "DISK")]
     pub disk: String,
-    /// What to do.
+    /// The action.
     #[arg(value_enum, default_value_t = PowerAction::State)]
     pub action: PowerAction,
     /// Print JSON.
@@ -216,13 +214,13 @@ pub struct Power {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum PowerAction {
-    /// Say whether it is awake, which does not wake it.
+    /// Show the disk's power state, without waking it.
     State,
-    /// Start it, and wait until it is at speed.
+    /// Start the disk, and wait until it is at speed.
     Start,
-    /// Stop it, and wait until its platters stand still. Refused while it is in use.
+    /// Stop the disk, and wait until its platters stand still. Refused while the disk is in use.
     Stop,
-    /// Stop it, see that it stays asleep, and start it: whether its power can be controlled. Refused while in use.
+    /// Stop the disk, check that it stays asleep, and start it, to test its power control. Refused while in use.
     Test,
 }
 
@@ -233,7 +231,7 @@ pub struct Measure {
     /// Measure only these drives, by their numbers.
     #[arg(long = "drive", value_name = "N")]
     pub drives: Vec<u32>,
-    /// Say the figures, and leave the description as it is.
+    /// Print the results, and do not change the description.
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON.
@@ -243,7 +241,7 @@ pub struct Measure {
 
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Look at the machine whose files are below this directory.
+    /// Examine the machine whose root file system is at this directory.
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
     /// Print JSON.
@@ -258,46 +256,46 @@ pub struct Repartition {
     pub command: Option<RepartitionCommand>,
     #[command(flatten)]
     pub data: Data,
-    /// The objects to read, as s3://bucket/prefix: all below it, or the one of that name.
+    /// The input, as s3://bucket/prefix: all objects below the prefix, or the object with that key.
     #[arg(value_name = "FROM", value_parser = prefix, required = true)]
     pub from: Option<Prefix>,
-    /// The target, as s3://bucket/prefix; nothing may be there yet.
+    /// The target, as s3://bucket/prefix; must not hold objects yet.
     #[arg(long, value_name = "TO", value_parser = prefix, required = true)]
     pub to: Option<Prefix>,
-    /// hash(column, ...), range(column, v1, v2, ...) or value(column).
+    /// The partition key: hash(column, ...), range(column, v1, v2, ...) or value(column).
     #[arg(long, value_name = "KEY", required = true)]
     pub by: Option<String>,
     /// The number of partitions, if the key does not determine it.
     #[arg(long, value_name = "N")]
     pub partitions: Option<u64>,
-    /// The most bytes to buffer.
+    /// The memory for buffers, at most.
     #[arg(long, value_name = "SIZE", value_parser = model::text::size, default_value = "1GiB")]
     pub memory: u64,
-    /// Keep these columns only, separated by commas.
+    /// Keep only these columns, separated by commas.
     #[arg(long, value_name = "NAMES")]
     pub columns: Option<String>,
-    /// Leave out keys that match below the prefix, such as 'tmp/*' (repeatable). Spark's own files always are.
+    /// Exclude keys that match below the prefix, such as 'tmp/*' (repeatable). Spark's own files are always excluded.
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
-    /// Keep these records only, such as 'year >= 2020 and kind = "x"'.
+    /// Keep only the records that match, such as 'year >= 2020 and kind = "x"'.
     #[arg(long = "where", value_name = "FILTER")]
     pub filter: Option<String>,
-    /// The size of the objects that are written, at most [default: 64MiB].
+    /// The size of the output objects, at most [default: 64MiB].
     #[arg(long, value_name = "SIZE", value_parser = model::text::size)]
     pub object_size: Option<u64>,
-    /// The format of the objects: parquet, csv, ndjson, lines, fixed:BYTES [default: by their names].
+    /// The format of the objects: parquet, csv, ndjson, lines, fixed:BYTES [default: from their names].
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// Stick to baseline, buffpack, offpack, fillpack or tourpack [default: the cheapest, even if that changes].
+    /// Always use baseline, buffpack, offpack, fillpack or tourpack [default: at each step the cheapest strategy].
     #[arg(long, value_name = "NAME")]
     pub strategy: Option<String>,
-    /// Bytes of output for each byte of input, both as they are stored, such as 0.25 [default: measured of a sample].
+    /// Bytes of output for each byte of input, both as stored, such as 0.25 [default: measured on a sample].
     #[arg(long, value_name = "RATIO", value_parser = millionths)]
     pub alpha: Option<u64>,
-    /// Remove the objects that were read, once the output is complete, verified and published.
+    /// Remove the input objects, once the output is complete, verified and published.
     #[arg(long)]
     pub remove_input: bool,
-    /// Only sample the input, for which groups may wake, and forecast the cost.
+    /// Only sample the input, which may wake groups, and forecast the cost.
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON.
@@ -309,13 +307,13 @@ pub struct Repartition {
 pub struct Recall {
     #[command(flatten)]
     pub data: Data,
-    /// The objects, as s3://bucket/prefix: all whose keys begin so.
+    /// The objects, as s3://bucket/prefix: all whose keys begin with the prefix.
     #[arg(value_name = "SET", value_parser = prefix)]
     pub set: Prefix,
-    /// Only the keys in this file, one a line, as they are in the bucket. `-` is standard input.
+    /// Recall only the keys in this file, one full key per line. `-` is standard input.
     #[arg(long, value_name = "FILE")]
     pub keys: Option<PathBuf>,
-    /// Only say what it costs.
+    /// Only print the cost.
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON.
@@ -329,13 +327,13 @@ pub enum RepartitionCommand {
     List(List),
     /// Show a job: forecast, progress, outcome.
     Show(RepartitionJob),
-    /// Follow a job to its end, like the command that started it.
+    /// Follow a job until it ends, like the command that started it.
     Follow(RepartitionJob),
-    /// Pause a job, after the operations in service.
+    /// Pause a job, once its running operations have ended.
     Pause(RepartitionJob),
     /// Resume a paused job.
     Resume(RepartitionJob),
-    /// End a job and remove its output.
+    /// Cancel a job and remove its output.
     Cancel(RepartitionJob),
 }
 
@@ -353,13 +351,13 @@ pub struct RepartitionJob {
 
 #[derive(Debug, Subcommand)]
 pub enum UserCommand {
-    /// Make a user and print its keys, once.
+    /// Create a user and print its keys; they are shown only once.
     Add(UserName),
     /// List the users: name, access key, buckets.
     List(List),
     /// Remove a user who owns no buckets; its keys are invalid at once.
     Remove(UserName),
-    /// Replace the keys of a user and print the new ones, once; the old ones are invalid at once.
+    /// Replace the keys of a user and print the new ones, which are shown only once; the old ones are invalid at once.
     Rotate(UserName),
 }
 
@@ -367,7 +365,7 @@ pub enum UserCommand {
 pub struct UserName {
     #[command(flatten)]
     pub data: Data,
-    /// The user's name, which owns its buckets.
+    /// The user's name.
     #[arg(value_name = "NAME")]
     pub name: String,
     /// Print JSON.
@@ -381,9 +379,9 @@ pub enum Reproduce {
     Pelican(PelicanEvaluation),
     /// BuffPack and OffPack: repartitioning a data set inside such a rack.
     Partition(Evaluation),
-    /// Workload Shifting: a log that rotates over disks and turns into B+trees behind its back.
+    /// Workload Shifting: a log that rotates over disks, and whose full parts become B+trees in the background.
     Shifting(Evaluation),
-    /// SOHO: a workshop of flash before a warehouse on a disk, for data that is written and read once.
+    /// SOHO: a flash workshop in front of a disk warehouse, for data that is written and read once.
     Soho(Evaluation),
     /// Serviceable cold storage: a replicated cluster whose nodes turn cold one by one.
     Serviceable(Evaluation),
@@ -393,12 +391,12 @@ pub enum Reproduce {
 pub struct PelicanEvaluation {
     #[command(flatten)]
     pub evaluation: Evaluation,
-    /// Cross-validate instead, as the paper's figure 4 does: the same traces through the simulator and through the
-    /// server's own interpreter in virtual time, with a verdict for each measure.
+    /// Cross-validate instead, like the paper's figure 4: run the same traces through the simulator and through the
+    /// server's own interpreter in virtual time, and print a verdict for each measure.
     #[arg(long)]
     pub cross_validate: bool,
-    /// Hold every calibration against the rows instead, in the quick form with three seeds: what each makes of every
-    /// row, as CSV. NAME is one of them, and the shipped one beside it.
+    /// Compare the calibrations instead, in the quick form with three seeds: print the result of each for every row, as
+    /// CSV. With NAME, compare only that calibration and the shipped one.
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", conflicts_with = "cross_validate")]
     pub calibrations: Option<String>,
 }
@@ -411,7 +409,7 @@ pub struct Evaluation {
     /// Write a report into this directory: report.html, rows and points as CSV, rows.json, a plot per figure.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Print JSON: the command, the version, the counts and an array of rows, as docs/reproduced/ has it.
+    /// Print JSON: the command, the version, the counts and an array of rows, as in docs/reproduced/.
     #[arg(long)]
     pub json: bool,
     /// Run this many points at once, which does not change the results [default: the number of processors].
@@ -431,14 +429,14 @@ pub struct Data {
 pub struct Quickstart {
     #[command(flatten)]
     pub data: Data,
-    /// The port to serve S3 on, kept in the larder.toml of a new data directory; 0 picks a free one, another one at
-    /// every start [default: what larder.toml says, 9000 in a new data directory].
+    /// The port to serve S3 on, stored in the larder.toml of a new data directory; 0 picks a free port, a different one
+    /// at every start [default: the value in larder.toml, 9000 in a new data directory].
     #[arg(long)]
     pub port: Option<u16>,
-    /// How many times faster than a real rack the emulated one runs [default: the value in larder.toml].
+    /// Speed of the emulated rack, as a multiple of real time [default: the value in larder.toml].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub time_scale: Option<u32>,
-    /// When a group without work sleeps, in modelled time, such as "30 s" or "never" [default: the value in
+    /// Time after which a group without work sleeps, in modelled time, such as "30 s" or "never" [default: the value in
     /// larder.toml].
     #[arg(long, value_name = "SPAN", value_parser = idle_timeout)]
     pub idle_timeout: Option<Idle>,
@@ -455,7 +453,7 @@ pub struct Plan {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Draw the rack into this file as SVG: drives by class, those of group 0 marked.
+    /// Draw the rack into this file as SVG: drives by class, with group 0 marked.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
@@ -471,7 +469,7 @@ pub struct Simulate {
     /// Print JSON: an array of points, each with its parameters and measures.
     #[arg(long)]
     pub json: bool,
-    /// Use another value, such as workload.rate=4 or `policy.queue_depth=[100,1000]`; may be repeated.
+    /// Replace a value of the scenario, such as workload.rate=4 or `policy.queue_depth=[100,1000]`; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Run every point with this many seeds (1, 2, ...) [default: the scenario's].
@@ -484,25 +482,25 @@ pub struct Simulate {
 
 #[derive(Debug, Args)]
 pub struct Torture {
-    /// The first seed [default: another one each time].
+    /// The first seed [default: a different one each time].
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Run this many seeds, one after another [default: 1, or as many as the hours allow].
     #[arg(long, value_name = "K")]
     pub seeds: Option<u64>,
-    /// Run further seeds until so many hours have passed on the wall.
+    /// Run further seeds until this many hours of wall time have passed.
     #[arg(long, value_name = "H", value_parser = hours)]
     pub hours: Option<f64>,
-    /// Run this many seeds at once, which does not change what each does [default: the number of processors].
+    /// Run this many seeds at once, which does not change the results [default: the number of processors].
     #[arg(long, value_name = "J")]
     pub jobs: Option<NonZeroUsize>,
-    /// Runs that may be tried to shrink one that broke a rule.
+    /// The most runs to try in order to shrink a run that broke a rule.
     #[arg(long, value_name = "T", default_value_t = 300)]
     pub tries: u64,
     /// Print the history of a single seed.
     #[arg(long)]
     pub history: bool,
-    /// Print how often each event met each state, and which it never met.
+    /// Print the number of times that each event met each state, and the pairs that never met.
     #[arg(long)]
     pub coverage: bool,
     /// Print JSON.
@@ -517,27 +515,27 @@ pub struct Init {
     /// A shipped rack's name, or the path of a description.
     #[arg(long, value_name = "RACK", required_unless_present = "discover")]
     pub rack: Option<String>,
-    /// Describe a rack of the disks of this machine, show it, and make it once that is confirmed. As root.
+    /// Describe a rack made of this machine's disks, show it, and create it once you confirm. Needs root.
     #[arg(long, conflicts_with_all = ["rack", "time_scale"])]
     pub discover: bool,
-    /// How many of the disks may spin at once; asked for on a terminal if neither this nor --watts is given.
+    /// The number of disks that may spin at once; asked for on a terminal if neither this nor --watts is given.
     #[arg(long, value_name = "N", requires = "discover", conflicts_with = "rack",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub spinning: Option<u32>,
-    /// How many watts all disks may draw together, those asleep included.
+    /// The watts that all disks together may draw, sleeping ones included.
     #[arg(long, value_name = "W", requires = "discover", conflicts_with_all = ["rack", "spinning"])]
     pub watts: Option<u32>,
-    /// The code, such as 4+2: stripes of so many fragments of data and of redundancy [default: by the group's size].
+    /// The code, such as 4+2: data and redundancy fragments of a stripe [default: by the group's size].
     #[arg(long, value_name = "K+R", requires = "discover", conflicts_with = "rack", value_parser = code_wish)]
     pub code: Option<CodeWish>,
-    /// Do not ask whether the disks that were found may be used.
+    /// Use the disks that were found without asking.
     #[arg(long, requires = "discover", conflicts_with = "rack")]
     pub yes: bool,
-    /// How many times faster than a real rack an emulated one runs.
+    /// Speed of an emulated rack, as a multiple of real time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub time_scale: u32,
-    /// A disk of the rack whose contents are not needed any more, by its path, serial number or World Wide Name.
-    /// Without it, a disk that holds anything is refused. May be given several times.
+    /// A disk of the rack whose contents may be erased, by its path, serial number or World Wide Name (repeatable). Any
+    /// other disk that holds data is refused.
     #[arg(long, value_name = "ID")]
     pub wipe: Vec<String>,
 }
@@ -555,7 +553,7 @@ fn code_wish(text: &str) -> Result<CodeWish, String> {
     let parts = text.split_once('+').and_then(|(data, parity)| Some((data.parse().ok()?, parity.parse().ok()?)));
     match parts {
         Some((data @ 1.., parity)) if u32::from(data) + u32::from(parity) <= 255 => Ok(CodeWish { data, parity }),
-        _ => Err("a code is a number of fragments of data and one of redundancy, 255 in all, such as 4+2".into()),
+        _ => Err("write a code as data + redundancy fragments, at most 255 together, such as 4+2".into()),
     }
 }
 
@@ -572,7 +570,7 @@ pub struct Serve {
 pub struct Status {
     #[command(flatten)]
     pub data: Data,
-    /// Show it again every second until interrupted.
+    /// Repeat every second until interrupted.
     #[arg(long)]
     pub watch: bool,
     /// Print JSON; with --watch, one line each second.
@@ -587,11 +585,11 @@ pub struct Explain {
     /// The object, as s3://bucket/key; with --dry-run a bucket or a prefix in it.
     #[arg(value_name = "OBJECT", value_parser = prefix)]
     pub place: Prefix,
-    /// Show what the rules of `[thermometer]` in larder.toml say of all that is in the workshop there: objects, bytes,
-    /// and what moving those that are cold would take. Nothing moves.
+    /// Show which staged objects of that bucket or prefix the rules of `[thermometer]` in larder.toml call cold:
+    /// objects, bytes, and the cost of moving them. Nothing is moved.
     #[arg(long)]
     pub dry_run: bool,
-    /// The same for this rule alone, as larder.toml has it: 'larger_than = "10 kB", older_than = "2 min"'.
+    /// The same for this rule alone, written as in larder.toml: 'larger_than = "10 kB", older_than = "2 min"'.
     #[arg(long, value_name = "RULE")]
     pub rule: Option<String>,
     /// Print JSON.
@@ -604,17 +602,17 @@ pub struct Explain {
 pub struct Verify {
     #[command(flatten)]
     pub data: Data,
-    /// Read everything, rather than the ends of files: every checksum, and the parity against the data.
+    /// Read all data instead of only the ends of files: check every checksum, and the parity against the data.
     #[arg(long)]
     pub deep: bool,
-    /// Print every finding and the name of every lost object, as they come; JSON always does.
+    /// Print every finding and the name of every lost object as it is found; JSON always has all of them.
     #[arg(long)]
     pub all: bool,
     /// Skip the drives of the rack.
     #[arg(long)]
     pub no_drives: bool,
-    /// While a server runs: wake the groups that sleep, one after another. Without this, drives that are not awake are
-    /// left alone; --deep includes it. Where no server runs, all drives are looked at in any case.
+    /// While a server runs: wake the sleeping groups, one after another. Without this, sleeping drives are skipped.
+    /// --deep includes --wake. If no server runs, all drives are checked in any case.
     #[arg(long, conflicts_with = "no_drives")]
     pub wake: bool,
     /// Print JSON.
@@ -635,7 +633,7 @@ pub struct List {
 pub struct Fail {
     #[command(flatten)]
     pub chosen: ChosenDrive,
-    /// Even if so many drives of its group failed already that blobs may be lost or cannot be rebuilt.
+    /// Fail the drive even if blobs may be lost, or cannot be rebuilt, because others of its group have failed already.
     #[arg(long)]
     pub force: bool,
 }
@@ -644,13 +642,13 @@ pub struct Fail {
 pub struct Replace {
     #[command(flatten)]
     pub chosen: ChosenDrive,
-    /// The link of the new disk in /dev/disk/by-id, where the drive is a disk. Without it, the disk that is there.
+    /// If the drive is a disk: the link of the new disk in /dev/disk/by-id [default: the drive's present link].
     #[arg(long, value_name = "LINK")]
     pub path: Option<String>,
-    /// The new disk once more, by its path, serial number or World Wide Name, if nothing on it is needed any more.
+    /// The new disk again, by its path, serial number or World Wide Name, if its contents may be erased.
     #[arg(long, value_name = "ID")]
     pub wipe: Option<String>,
-    /// The time to wait at most while the group of the drive, which was in use when the drive failed, is not asleep.
+    /// The longest time to wait until the drive's group sleeps, if it was in use when the drive failed.
     #[arg(long, value_name = "SPAN", value_parser = model::text::duration, default_value = "10 min")]
     pub wait: Duration,
 }

@@ -28,13 +28,13 @@ pub fn agent(options: &CephAgent) -> anyhow::Result<()> {
         let is_own_host = hostname().is_ok_and(|name| name == scope.host);
         if is_own_host && Lock::is_taken(&scope.folder, lock::AGENT) {
             bail!(
-                "an agent runs on this host and owns them; end it (`systemctl stop larder-ceph-agent`), and it gives \
-                 them back"
+                "an agent runs on this host and owns the scrub windows; stop it (`systemctl stop larder-ceph-agent`), \
+                 and it releases them"
             );
         }
         Holds::new(scope.ceph, &scope.host).release()?;
         let was_last = Windows::new(scope.ceph, &scope.host).release()?;
-        let text = if was_last { "given back" } else { "left: another host's agent has them as well" };
+        let text = if was_last { "released" } else { "kept: the agent of another host uses them too" };
         return Ok(print(&format!("the scrub windows are {text}\n"))?);
     }
     let spin_down = SpinDownPolicy { min_gap: options.min_gap, keeps_exhausted: true };
@@ -51,7 +51,7 @@ pub fn agent(options: &CephAgent) -> anyhow::Result<()> {
 fn scope(options: &CephAgent) -> anyhow::Result<Scope> {
     let osd = |name: &String| match name.strip_prefix("osd.").unwrap_or(name).parse() {
         Ok(id) => Ok(OsdId(id)),
-        Err(_) => bail!("`{name}` is no OSD; write `osd.3`"),
+        Err(_) => bail!("`{name}` is not an OSD; write one such as `osd.3`"),
     };
     Ok(Scope {
         ceph: Ceph::default(),
@@ -67,14 +67,15 @@ fn scope(options: &CephAgent) -> anyhow::Result<Scope> {
 
 fn hostname() -> anyhow::Result<String> {
     let path = "/proc/sys/kernel/hostname";
-    let name = std::fs::read_to_string(path).with_context(|| format!("{path} cannot be read; name it with --host"))?;
+    let name = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read this host's name from {path}; give it with --host"))?;
     Ok(name.trim().to_owned())
 }
 
 fn status(options: &CephAgent) -> anyhow::Result<()> {
     let path = Scope::record_path(&options.state);
     let Some(record) = record::read::<AgentRecord>(&path)? else {
-        bail!("{} is not there; no agent has run here", path.display());
+        bail!("{} does not exist: no agent has run here", path.display());
     };
     show(options.json, &record, |record| {
         let row = |drive: &ceph::agent::DriveRecord| {

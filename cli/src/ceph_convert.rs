@@ -30,7 +30,7 @@ fn subject(what: &str) -> anyhow::Result<Subject> {
     match (osd, what.strip_prefix("pool/")) {
         (Some(id), _) => Ok(Subject::Osd(OsdId(id))),
         (_, Some(pool)) if !pool.is_empty() => Ok(Subject::Pool(pool.to_owned())),
-        _ => bail!("`{what}` is neither an OSD nor a pool; write `osd.3` or `pool/NAME`"),
+        _ => bail!("`{what}` is neither an OSD nor a pool; write one such as `osd.3` or `pool/NAME`"),
     }
 }
 
@@ -46,7 +46,7 @@ pub fn revert(options: &CephConvert) -> anyhow::Result<()> {
 
 fn go(options: &CephConvert, goal: Goal) -> anyhow::Result<()> {
     let mut cluster = live()?;
-    Ceph::default().mark_encrypted(&mut cluster).context("whether OSDs are encrypted cannot be read")?;
+    Ceph::default().mark_encrypted(&mut cluster).context("cannot find out which OSDs are encrypted")?;
     match subject(&options.what)? {
         Subject::Osd(osd) => {
             let record = osd_record(options, &cluster, osd, goal)?;
@@ -76,16 +76,21 @@ fn osd_record(options: &CephConvert, cluster: &Cluster, id: OsdId, goal: Goal) -
         return Ok(record);
     }
     if goal == Goal::Original {
-        bail!("{} is not there, so {id} was not converted from here; nothing is known of how it was", path.display());
+        bail!(
+            "{} does not exist, so {id} was not converted with this --state, and its earlier state is unknown",
+            path.display()
+        );
     }
     let plan = suitable(options, cluster)?;
     match plan.osd(id) {
         Some(OsdPlan { role: OsdRole::GoesCold, .. }) => {}
-        Some(osd) => bail!("{id} does not go cold: {} (`larder ceph plan`)", osd.reason),
-        None => bail!("{id} has no part in the plan"),
+        Some(osd) => bail!("the plan does not make {id} cold: {} (see `larder ceph plan`)", osd.reason),
+        None => bail!("the plan does not include {id}"),
     }
-    let db =
-        options.db.clone().context("name the device of its metadata with --db; it must always spin, or be flash")?;
+    let db = options
+        .db
+        .clone()
+        .context("name the device for the OSD's metadata with --db; it must be flash, or a drive that always spins")?;
     check_db(options, &db, osd, (cluster, &plan))?;
     Ok(OsdRecord::new(cluster, osd, &plan.cold_class, data_device(options, osd)?, db))
 }
@@ -100,8 +105,8 @@ fn check_db(options: &CephConvert, db: &str, osd: &Osd, (cluster, plan): (&Clust
         Ok(device) if device.bytes < wanted_bytes => {
             let (has, wants) = (bytes(device.bytes), bytes(wanted_bytes));
             Ok(print(&format!(
-                "# note: {db} has {has}, and {wants} are advised for {}: RocksDB's logs and 4 % of its size; metadata \
-                 beyond it wake the drive\n",
+                "# note: {db} has {has}, and {wants} are advised for {}: RocksDB's logs and 4 % of its size; access to \
+                 metadata that does not fit wakes the drive\n",
                 osd.id
             ))?)
         }
@@ -113,7 +118,7 @@ fn data_device(options: &CephConvert, osd: &Osd) -> anyhow::Result<String> {
     match (&options.data, osd.data_devices.as_slice()) {
         (Some(device), _) => Ok(device.clone()),
         (None, [device]) => Ok(format!("/dev/{device}")),
-        (None, devices) => bail!("the data of {} lie on {devices:?}; name their device with --data", osd.id),
+        (None, devices) => bail!("the data of {} is stored on {devices:?}; name the device with --data", osd.id),
     }
 }
 
@@ -132,16 +137,16 @@ fn pool_record(options: &CephConvert, cluster: &Cluster, name: &str, goal: Goal)
         return Ok(PoolRecord { goal, ..record });
     }
     if goal == Goal::Original {
-        bail!("{} is not there, so pool {name} was not converted from here", path.display());
+        bail!("{} does not exist, so pool {name} was not converted with this --state", path.display());
     }
     let plan = suitable(options, cluster)?;
-    let of_pool = plan.pool(name).context("the pool has no part in the plan")?;
+    let of_pool = plan.pool(name).context("the plan does not include the pool")?;
     let kind = match of_pool.role {
         PoolRole::HotPrimary => PoolRule::HotPrimary,
         PoolRole::HotOnly => PoolRule::HotOnly,
         PoolRole::Untouched | PoolRole::InTheWay => bail!("pool {name} keeps its rule: {}", of_pool.reason),
     };
-    let Some(rule) = &of_pool.new_rule else { bail!("pool {name} has its rule already: {}", of_pool.rule) };
+    let Some(rule) = &of_pool.new_rule else { bail!("pool {name} already has its rule: {}", of_pool.rule) };
     Ok(PoolRecord {
         fsid: cluster.fsid.clone(),
         pool: pool.id,
@@ -182,7 +187,10 @@ fn show_osd(options: &CephConvert, record: &OsdRecord) -> anyhow::Result<()> {
             text.push_str("# wait until it holds no placement group\n");
         }
     }
-    text.push_str("# wait until every placement group is active+clean\n# nothing was done; --apply does it\n");
+    text.push_str(
+        "# wait until every placement group is active+clean\n# nothing was changed; run again with --apply to apply \
+         these steps\n",
+    );
     Ok(print(&text)?)
 }
 
@@ -203,7 +211,7 @@ fn show_pool(record: &PoolRecord) -> anyhow::Result<()> {
             text.push_str("# wait until every placement group is active+clean\n");
         }
     }
-    text.push_str("# nothing was done; --apply does it\n");
+    text.push_str("# nothing was changed; run again with --apply to apply these steps\n");
     Ok(print(&text)?)
 }
 

@@ -18,11 +18,12 @@ pub fn run(options: &CephMigrate) -> anyhow::Result<()> {
     let thermometer = Config::read(&options.rules)?.thermometer.thermometer();
     if !thermometer.has_cold_rules() {
         bail!(
-            "{} has no `[[thermometer.rule]]` that calls anything cold, so that nothing moves",
+            "{} has no `[[thermometer.rule]]` with is = \"cold\", so nothing would move; add one",
             options.rules.display()
         );
     }
-    let variable = |name: &str| env::var(name).with_context(|| format!("{name} is not set; it is the user's of RGW"));
+    let variable =
+        |name: &str| env::var(name).with_context(|| format!("{name} is not set; give the key of RGW's user"));
     let keys = Keys {
         access: variable("AWS_ACCESS_KEY_ID")?,
         secret: variable("AWS_SECRET_ACCESS_KEY")?,
@@ -57,7 +58,7 @@ fn text(report: &MigrationReport) -> String {
         let _ = writeln!(text, "{bucket}: refused: {reason}");
     }
     if !report.is_applied {
-        text.push_str("# nothing was done; --apply does it\n");
+        text.push_str("# nothing was changed; run again with --apply to migrate\n");
     }
     text
 }
@@ -65,10 +66,10 @@ fn text(report: &MigrationReport) -> String {
 fn of_bucket(bucket: &BucketReport, report: &MigrationReport) -> String {
     let lifecycle = match bucket.lifecycle {
         LifecycleState::NotNeeded => "not needed",
-        LifecycleState::Foreign => "another's, and not touched",
+        LifecycleState::Foreign => "set by another program, and not changed",
         LifecycleState::Wanted => "would be set",
         LifecycleState::Set => "set",
-        LifecycleState::Removed => "removed, as no rule needs it any more",
+        LifecycleState::Removed => "removed, since no rule needs it any more",
     };
     let mut text = format!("s3://{} -> {} (pool {})\n", bucket.bucket, report.class, bucket.pool);
     for rule in &bucket.rules {

@@ -17,7 +17,7 @@ pub fn run(options: &CephPlan) -> anyhow::Result<ExitCode> {
     } else {
         let mut cluster = live()?;
         if let Err(error) = Ceph::default().mark_encrypted(&mut cluster) {
-            tracing::warn!(%error, "whether OSDs are encrypted is not known");
+            tracing::warn!(%error, "cannot find out which OSDs are encrypted");
         }
         cluster
     };
@@ -36,7 +36,7 @@ pub fn run(options: &CephPlan) -> anyhow::Result<ExitCode> {
 
 /// The cluster that `ceph` reaches.
 pub fn live() -> anyhow::Result<Cluster> {
-    Ceph::default().cluster().context("the cluster cannot be read; does `ceph -s` work here?")
+    Ceph::default().cluster().context("cannot read the cluster; check that `ceph -s` works here")
 }
 
 /// The options of a plan that all commands share.
@@ -59,9 +59,9 @@ fn text(plan: &Plan) -> String {
     line(osds(plan));
     line(format!("hot   class {}: {}", plan.hot_class, room(&plan.hot, &plan.domain)));
     line(format!("cold  class {}: {}", plan.cold_class, room(&plan.cold, &plan.domain)));
-    line(format!("the new rules move {} (expected), the first copies among them", bytes(plan.moved_bytes)));
+    line(format!("the new rules move {} (expected), first copies included", bytes(plan.moved_bytes)));
     line(starts(plan));
-    line(format!("saved while all cold drives sleep: {}", watts(plan.saved_mw as f64 / 1000.0)));
+    line(format!("power saved while all cold drives sleep: {}", watts(plan.saved_mw as f64 / 1000.0)));
     if let Some(failure) = plan.hot_failure.filter(|_| plan.cold.osds > 0) {
         line(format!(
             "when {} fails: {} wake for {} and {} of recovery (expected)",
@@ -88,12 +88,12 @@ fn text(plan: &Plan) -> String {
 /// The number of starts of a cold drive.
 fn starts(plan: &Plan) -> String {
     let allowed = plan.starts_per_day_max;
-    let scrubs = "one or two a week for deep scrubs";
+    let scrubs = "one or two per week for deep scrubs";
     match plan.writes {
-        None => format!("starts of a drive: {scrubs}, one for each batch of writes; {allowed} a day are allowed"),
+        None => format!("starts of a drive: {scrubs}, and one for each batch of writes; {allowed} per day are allowed"),
         Some(Writes { per_day, starts_per_day, asleep_permille }) => format!(
-            "starts of a cold drive: {scrubs}, and {starts_per_day:.1} a day for {per_day:.1} writes a day, if these \
-             come one by one; it sleeps {} % of the time; {allowed} starts a day are allowed",
+            "starts of a cold drive: {scrubs}, and {starts_per_day:.1} per day for {per_day:.1} writes per day, if \
+             they come one by one; it sleeps {} % of the time; {allowed} starts per day are allowed",
             asleep_permille / 10
         ),
     }
@@ -106,7 +106,7 @@ fn rule(plan: &Plan) -> Vec<String> {
     let osds: Vec<String> = osds.map(|osd| osd.osd.to_string()).collect();
     let mut lines = Vec::new();
     if is_new {
-        lines.push("the rule, in which the system fills in the first number that is free:".to_owned());
+        lines.push("the rule, without its number, which is the first free one:".to_owned());
         lines.extend(plan.rule().text(0, true).lines().filter(|line| !line.contains("\tid ")).map(str::to_owned));
     }
     if !osds.is_empty() {
@@ -127,7 +127,7 @@ fn next(plan: &Plan) -> Vec<String> {
 
 fn room(room: &Room, domain: &str) -> String {
     format!(
-        "{} in {}, {} of {} used; {} with the largest {domain} lost",
+        "{} in {}, {} of {} used; {} after the loss of the largest {domain}",
         counted(room.osds as u64, "OSD"),
         counted(room.domains as u64, domain),
         bytes(room.need_bytes),

@@ -118,7 +118,7 @@ pub fn discover(options: &Discover) -> anyhow::Result<()> {
 /// A row for each disk; below them, the reasons against those that cannot be used.
 fn table(disks: &[DiskReport]) -> String {
     if disks.is_empty() {
-        return "this machine has no disks that the kernel shows below /sys/block\n".to_owned();
+        return "no disks found: the kernel shows none below /sys/block\n".to_owned();
     }
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let row = |disk: &DiskReport| {
@@ -165,7 +165,7 @@ pub fn power(options: &Power) -> anyhow::Result<()> {
     if matches!(options.action, PowerAction::Stop | PowerAction::Test)
         && let Some(usage) = disk.uses().next()
     {
-        anyhow::bail!("{} is in use and is not stopped: {usage}", disk.name);
+        anyhow::bail!("{} is in use and was not stopped: {usage}", disk.name);
     }
     let control = disk.power_control(&tree, &system_transports)?;
     let (stop, start) = act(options.action, control.as_ref())?;
@@ -212,8 +212,8 @@ fn sentences(report: &PowerReport) -> String {
         Some(reason) => format!("{disk} is in an unknown state: {reason}\n"),
         None => format!("{disk} is {state}\n"),
     };
-    let stopped = stop_ms.map(|ms| format!("it stood still {} after the stop\n", seconds(ms)));
-    let started = start_ms.map(|ms| format!("it was at speed {} after the start\n", seconds(ms)));
+    let stopped = stop_ms.map(|ms| format!("its platters stood still {} after the stop command\n", seconds(ms)));
+    let started = start_ms.map(|ms| format!("it was at speed {} after the start command\n", seconds(ms)));
     [Some(line), stopped, started].into_iter().flatten().collect()
 }
 
@@ -242,11 +242,11 @@ pub fn doctor(options: &Doctor) -> anyhow::Result<ExitCode> {
 
 fn diagnosis(findings: &[FindingReport]) -> String {
     if findings.is_empty() {
-        return "nothing was found that wakes disks or keeps them awake\n".to_owned();
+        return "found nothing that wakes disks or keeps them awake\n".to_owned();
     }
     let one = |finding: &FindingReport| {
         let FindingReport { cause, place, found, mend } = finding;
-        format!("{cause} ({place})\n  {found}\n  mend: {mend}\n")
+        format!("{cause} ({place})\n  {found}\n  fix: {mend}\n")
     };
     findings.iter().map(one).collect()
 }

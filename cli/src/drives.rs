@@ -33,7 +33,7 @@ pub fn fail(options: &Fail) -> anyhow::Result<()> {
         }
     })?;
     let report = known(report, *drive)?;
-    show(*json, &report, |report| format!("drive {drive} is given up: {}\n", what_follows(report, running)))
+    show(*json, &report, |report| format!("drive {drive} is marked as failed: {}\n", what_follows(report, running)))
 }
 
 /// The consequences for the data of a drive that was given up.
@@ -41,14 +41,14 @@ fn what_follows(report: &FailedReport, running: bool) -> String {
     let FailedReport { lacks_drives, drive } = report;
     match drive.group {
         Some(group) if *lacks_drives > 0 => format!(
-            "its data cannot be rebuilt before `larder drive replace`, since group {group} lacks {} that a blob's \
-             stacks need",
+            "its data cannot be rebuilt before `larder drive replace`, since group {group} lacks {} for the stacks of \
+             a blob",
             counted(*lacks_drives, "drive")
         ),
         Some(group) if running => {
             format!("its data is rebuilt in group {group}; `larder status` shows the progress")
         }
-        Some(group) => format!("its data is rebuilt in group {group} from the next start on"),
+        Some(group) => format!("its data is rebuilt in group {group} after the next start"),
         None => "it is a spare, and held nothing".to_owned(),
     }
 }
@@ -66,12 +66,12 @@ pub fn retire(options: &ChosenDrive) -> anyhow::Result<()> {
     })?;
     let report = known(report, *drive)?;
     let rest = match report.group {
-        Some(_) if report.state == "retired" => "it is empty, and may be pulled".to_owned(),
+        Some(_) if report.state == "retired" => "it is empty and may be pulled".to_owned(),
         Some(group) if running => format!(
             "its data moves to the other drives of group {group}; it may be pulled when `larder drive list` shows it \
              as retired"
         ),
-        Some(group) => format!("its data moves to the other drives of group {group} from the next start on"),
+        Some(group) => format!("its data moves to the other drives of group {group} after the next start"),
         None => "it is a spare, and holds nothing".to_owned(),
     };
     show(*json, &report, |_| format!("drive {drive} is retired: {rest}\n"))
@@ -98,13 +98,13 @@ fn names_of_lost(lost: &LostReport) -> String {
     let mut text: String = lost.objects.iter().map(line).collect();
     let (objects, blobs) = (counted(lost.count, "object"), counted(lost.blobs, "blob"));
     let ending = match lost.count {
-        0 => "no object is lost with drives that failed\n".to_owned(),
-        count if count > lost.objects.len() as u64 => format!("and more: {objects} of {blobs} in all\n"),
-        _ => format!("{objects} of {blobs} lost; nothing else is\n"),
+        0 => "failed drives have cost no object\n".to_owned(),
+        count if count > lost.objects.len() as u64 => format!("and more: in all {objects} of {blobs} are lost\n"),
+        _ => format!("{objects} of {blobs} lost; no others are\n"),
     };
     text.push_str(&ending);
     if lost.cut {
-        text += "there are more blobs with lost objects: delete these, and run this again\n";
+        text += "more blobs have lost objects: delete the objects above, and run this command again\n";
     }
     text
 }
@@ -125,7 +125,7 @@ pub fn replace(options: &Replace) -> anyhow::Result<()> {
         tokio::pin!(replaced);
         let Ok(report) = tokio::time::timeout(WAIT_SHOWN, &mut replaced).await else {
             let longest = human::seconds(wait.as_secs_f64());
-            eprintln!("waiting until drive {drive} is not in use any more, {longest} at most (--wait)");
+            eprintln!("waiting until drive {drive} is no longer in use, at most {longest} (--wait)");
             return replaced.await;
         };
         report
@@ -138,20 +138,19 @@ pub fn replace(options: &Replace) -> anyhow::Result<()> {
 fn what_was_taken(report: &ReplacedReport) -> String {
     match (report.taken.as_str(), report.drive.group) {
         ("itself", Some(group)) => format!(
-            "is back, the very drive that failed: what is wanted of it is looked for on it, and what is missing is \
-             rebuilt in group {group}"
+            "is back, the same drive that failed: its stacks are checked, and missing ones are rebuilt in group {group}"
         ),
-        ("itself", None) => "is back, the very drive that failed, and is a spare".to_owned(),
+        ("itself", None) => "is back, the same drive that failed, and is a spare".to_owned(),
         (_, Some(group)) => format!(
-            "is another, empty drive now: it is a drive of group {group} from now on; what it lacks is rebuilt, on it \
-             and on the others"
+            "is now a different, empty drive, and belongs to group {group}; missing stacks are rebuilt on it and on \
+             the other drives"
         ),
-        (_, None) => "is another, empty drive now, and a spare".to_owned(),
+        (_, None) => "is now a different, empty drive, and a spare".to_owned(),
     }
 }
 
 fn known<T>(report: Option<T>, drive: u32) -> anyhow::Result<T> {
-    report.ok_or_else(|| anyhow::anyhow!("there is no drive {drive}; `larder drive list` shows which there are"))
+    report.ok_or_else(|| anyhow::anyhow!("there is no drive {drive}; `larder drive list` lists the drives"))
 }
 
 /// The reasons why drives cannot be used, and the wakes that the server did not cause, a line each.
@@ -230,7 +229,7 @@ mod tests {
         assert_eq!(reasons(std::slice::from_ref(&drive)), "");
         let away = DriveReport { reason: Some("it has no label; put it back".into()), ..drive.clone() };
         assert_eq!(reasons(std::slice::from_ref(&away)), "drive 3: it has no label; put it back\n");
-        let wake = UnaskedWake { found_ms: 0, by_itself: true, cause: "nobody sent it anything".into() };
+        let wake = UnaskedWake { found_ms: 0, by_itself: true, cause: "no command was sent to it".into() };
         let said = Smart { pending_sectors: Some(12), ..Smart::default() };
         let woken = DriveReport {
             habits: Some(HabitsReport { last_unasked_wake: Some(wake), ..HabitsReport::default() }),
@@ -242,7 +241,7 @@ mod tests {
                 .lines()
                 .all(|line| line.contains(" bad sectors") || line.trim_end().ends_with(" 12"))
         );
-        let said = "drive 3: at Thu, 01 Jan 1970 00:00:00 GMT it woke by itself: nobody sent it anything\n";
+        let said = "drive 3: at Thu, 01 Jan 1970 00:00:00 GMT it woke by itself: no command was sent to it\n";
         assert_eq!(reasons(&[woken]), said);
         drive.missed_deadlines = 7;
         let text = table(&[drive]);

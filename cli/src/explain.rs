@@ -16,10 +16,13 @@ pub fn explain(options: &Explain) -> anyhow::Result<()> {
     }
     let (bucket, key) = (&options.place.bucket, &options.place.prefix);
     if key.is_empty() {
-        bail!("s3://{bucket} names no object; write it as s3://bucket/key, or add --dry-run for what rules say of all");
+        bail!(
+            "s3://{bucket} names no object; write it as s3://bucket/key, or add --dry-run to apply the rules to all \
+             objects"
+        );
     }
     let Some(explanation) = ask(&options.data, async |client| client.explain(bucket, key).await)? else {
-        bail!("there is no object s3://{bucket}/{key}; list what there is with `aws s3 ls s3://{bucket} --recursive`");
+        bail!("there is no object s3://{bucket}/{key}; list the objects with `aws s3 ls s3://{bucket} --recursive`");
     };
     show(options.json, &explanation, text)
 }
@@ -36,7 +39,10 @@ fn text(explanation: &Explanation) -> String {
         let _ = writeln!(text, "{name:<9} {value}");
     };
     if let Some(reason) = quarantined {
-        row("trouble", format!("in quarantine: {reason}; write it again, or put its file back and restart the server"));
+        row(
+            "trouble",
+            format!("in quarantine: {reason}; write the object again, or restore its file and restart the server"),
+        );
     }
     match place {
         PlaceReport::Workshop { slots, age_s, migrating } => {
@@ -93,18 +99,18 @@ fn trouble(state: &str, unusable: &[UnusableStack], parity: u8, recalled: bool) 
     let why: Vec<String> = ["failed", "away"].into_iter().filter_map(of).collect();
     let damaged = of("damaged").map(|drives| format!("stacks on {drives}"));
     let why = why.into_iter().chain(damaged).collect::<Vec<_>>().join("; ");
-    let why = if why.is_empty() { "a read found too many stacks damaged".to_owned() } else { why };
+    let why = if why.is_empty() { "a read found too many damaged stacks".to_owned() } else { why };
     let away = unusable.iter().any(|stack| stack.why == "away");
     let mend = match (state, recalled) {
-        ("lost", true) => "read it now, while the recall is there, and put it again",
-        ("lost", false) if away => "put the drives that are away back; if they do not come, put it again or delete it",
+        ("lost", true) => "read it now from the recall in the spool, and put it again",
+        ("lost", false) if away => "put the missing drives back; if they cannot return, put it again or delete it",
         ("lost", false) => {
-            "put it again from another copy, or delete it; `larder verify --deep --all` names all that is"
+            "put the object again from another copy, or delete it; `larder verify --deep --all` names all lost objects"
         }
-        _ => "put the drives back that are away; nothing is lost if they come",
+        _ => "put the drives that are away back; nothing is lost if they return",
     };
     let state = if state == "lost" { "LOST" } else { state };
-    format!("{state}: {why}, and the code makes up for {}; {mend}", counted(u64::from(parity), "stack"))
+    format!("{state}: {why}, and the code can replace {}; {mend}", counted(u64::from(parity), "stack"))
 }
 
 #[cfg(test)]
@@ -178,9 +184,9 @@ mod tests {
         let failed = [stack(0, 7, "failed"), stack(1, 9, "damaged")];
         let message = trouble("lost", &failed, 1, false);
         assert!(
-            message.starts_with("LOST: drive 7 failed; stacks on drive 9 damaged, and the code makes up for 1 stack; ")
+            message.starts_with("LOST: drive 7 failed; stacks on drive 9 damaged, and the code can replace 1 stack; ")
         );
-        assert!(message.contains("put it again from another copy, or delete it"), "{message}");
+        assert!(message.contains("put the object again from another copy, or delete it"), "{message}");
         assert!(trouble("lost", &failed, 1, true).contains("read it now"));
         let away = [stack(0, 7, "away"), stack(2, 8, "away")];
         let message = trouble("unavailable", &away, 1, false);
@@ -201,6 +207,9 @@ mod tests {
         let place = PlaceReport::Workshop { slots: vec![3], age_s: 12.0, migrating: false };
         let explanation = Explanation { quarantined: Some("block 2 is damaged".into()), ..explanation(place) };
         let text = text(&explanation);
-        assert!(text.contains("in quarantine: block 2 is damaged; write it again") && text.contains("where it stays"));
+        assert!(
+            text.contains("in quarantine: block 2 is damaged; write the object again")
+                && text.contains("where it stays")
+        );
     }
 }

@@ -99,7 +99,7 @@ fn choose<'a>(tree: &Tree, disks: &'a [Disk], wipe: &[String]) -> anyhow::Result
     }
     if chosen.is_empty() {
         let reasons: Vec<String> = left_out.iter().map(|one| format!("{}: {}", one.disk, one.reason)).collect();
-        bail!("there is no disk to make a rack of\n{}", reasons.join("\n"));
+        bail!("no disk can be used for a rack\n{}", reasons.join("\n"));
     }
     chosen.sort_by_key(|disk| place(disk));
     Ok((chosen, left_out))
@@ -121,10 +121,10 @@ fn obstacle(disk: &Disk, wiped: bool) -> Option<String> {
     }
     let reason = match disk {
         Disk { rotational: false, .. } if !wiped => {
-            "it has no platters that could stand still; name it if that is wrong"
+            "it has no platters that could stop; if that is wrong, name it with --wipe"
         }
         Disk { by_id: None, .. } => {
-            "it has no link in /dev/disk/by-id, by which it would be found again; is udev running?"
+            "it has no link in /dev/disk/by-id, so it could not be found again; check that udev runs"
         }
         _ if capacity_bytes(disk) == 0 => "it is too small",
         _ => return None,
@@ -142,7 +142,8 @@ fn capacity_bytes(disk: &Disk) -> u64 {
 fn propose(disks: &[&Disk], left_out: Vec<LeftOut>, limit: Limit, code: Option<CodeWish>) -> anyhow::Result<Proposal> {
     let stacks = code.map_or(2, |code| usize::from(code.data) + usize::from(code.parity));
     let largest = disks.len().min(GROUP_MAX.max(stacks + 1));
-    let mut refusal = format!("a group has {} or more, and there are {}", counted(stacks as u64, "drive"), disks.len());
+    let mut refusal =
+        format!("a group needs at least {}, and there are {}", counted(stacks as u64, "drive"), disks.len());
     let mut best: Option<(RackSpec, Layout)> = None;
     // If the limit carries nothing else, and no code was requested, each disk is a group.
     let alone = code.is_none().then_some(1);
@@ -159,7 +160,7 @@ fn propose(disks: &[&Disk], left_out: Vec<LeftOut>, limit: Limit, code: Option<C
             Err(error) => refusal = error.to_string(),
         }
     }
-    let Some((spec, layout)) = best else { bail!("no rack can be made of these disks: {refusal}") };
+    let Some((spec, layout)) = best else { bail!("these disks cannot form a rack: {refusal}") };
     let note = |drive: DriveId| {
         let disk = disks[drive.index()];
         let place = disk.slot.as_ref().map(|at| format!(", enclosure {}, slot {}", at.enclosure, at.slot));
@@ -170,8 +171,8 @@ fn propose(disks: &[&Disk], left_out: Vec<LeftOut>, limit: Limit, code: Option<C
     Ok(Proposal { spec, text, layout, left_out })
 }
 
-const HEAD: &str = "\
-# Made by `larder init --discover`. What [drive] says of speed, power and rated starts is estimated, not measured.\n\n";
+const HEAD: &str = "# Made by `larder init --discover`. Speed, power and rated starts in [drive] are estimated, not \
+                    measured.\n\n";
 
 /// The capacity of a rack for data.
 fn data_bytes(spec: &RackSpec, layout: &Layout) -> u64 {
@@ -233,7 +234,7 @@ fn rack(disks: &[&Disk], limit: Limit, group: usize, code: Code) -> anyhow::Resu
         pool: Vec::new(),
         profile: profile(smallest_bytes),
     };
-    RackSpec::validated(draft).map_err(|error| anyhow::anyhow!("no rack can be made of these disks: {error}"))
+    RackSpec::validated(draft).map_err(|error| anyhow::anyhow!("these disks cannot form a rack: {error}"))
 }
 
 /// A typical 3.5-inch disk. `larder drive power ... test` shows how long one takes to start and to stop.
@@ -305,20 +306,22 @@ fn shown(disks: &[&Disk], proposal: &Proposal) -> anyhow::Result<String> {
 /// The number of disks that may spin, as the operator answers.
 fn asked_limit(disks: usize) -> anyhow::Result<u32> {
     if !std::io::stdin().is_terminal() {
-        bail!("nobody said how many disks may spin at once; say --spinning N, or --watts W. Nothing was written");
+        bail!(
+            "the number of disks that may spin at once is missing; give --spinning N or --watts W. Nothing was written"
+        );
     }
     output::print(&format!("How many of {} may spin at once? ", counted(disks as u64, "disk")))?;
     let answer = line()?;
-    answer.parse().with_context(|| format!("{answer:?} is no number of disks. Nothing was written"))
+    answer.parse().with_context(|| format!("{answer:?} is not a number of disks. Nothing was written"))
 }
 
 /// Asks the operator to confirm that everything on the disks may be lost.
 fn confirm(disks: &[&Disk]) -> anyhow::Result<()> {
     if !std::io::stdin().is_terminal() {
-        bail!("nobody has confirmed that; say --yes. Nothing was written");
+        bail!("the rack needs to be confirmed; give --yes. Nothing was written");
     }
     let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
-    output::print(&format!("\nEverything on {} will be lost. Make the rack? Write yes: ", names.join(", ")))?;
+    output::print(&format!("\nEverything on {} will be lost. Create the rack? Type yes: ", names.join(", ")))?;
     if line()? != "yes" {
         bail!("nothing was written");
     }
@@ -407,7 +410,7 @@ mod tests {
         let message = proposed(&disks(8), Limit::Spinning(3), code).unwrap_err().to_string();
         assert!(message.contains("`power` lets 3 drives be awake at once, and a group has 4"), "{message}");
         let message = proposed(&disks(3), Limit::Spinning(3), code).unwrap_err().to_string();
-        assert!(message.contains("a group has 4 drives or more, and there are 3"), "{message}");
+        assert!(message.contains("a group needs at least 4 drives, and there are 3"), "{message}");
     }
 
     #[test]
@@ -434,8 +437,8 @@ mod tests {
         let (chosen, left_out) = choose(&tree, &disks, &[]).unwrap();
         assert_eq!(chosen.iter().map(|disk| disk.name.as_str()).collect::<Vec<_>>(), ["sda"]);
         let reasons: Vec<&str> = left_out.iter().map(|one| one.reason.as_str()).collect();
-        assert!(reasons[0].ends_with("Or say `--wipe /dev/disk/by-id/ata-TEST_01`: everything on it is lost then"));
-        assert!(reasons[1].starts_with("it has no power mode, so that it never sleeps; "), "{reasons:?}");
+        assert!(reasons[0].ends_with("Or give `--wipe /dev/disk/by-id/ata-TEST_01`: everything on it is lost then"));
+        assert!(reasons[1].starts_with("it has no power mode, so it never sleeps; "), "{reasons:?}");
         assert_eq!(reasons[2..], ["it is too small"]);
         let (chosen, _) = choose(&tree, &disks, &["sdb".into()]).unwrap();
         let proposal = propose(&chosen, left_out, Limit::Spinning(2), None).unwrap();
@@ -446,7 +449,7 @@ mod tests {
         let message = choose(&tree, &disks, &["sdc".into()]).unwrap_err().to_string();
         assert!(message.starts_with("--wipe sdc: sdc cannot be used: it has no power mode"), "{message}");
         let message = choose(&tree, &disks[2..], &[]).unwrap_err().to_string();
-        assert!(message.starts_with("there is no disk to make a rack of\nsdc: it has no power mode"), "{message}");
+        assert!(message.starts_with("no disk can be used for a rack\nsdc: it has no power mode"), "{message}");
     }
 
     #[test]

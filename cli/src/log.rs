@@ -40,7 +40,9 @@ pub fn to_stderr(filter: Option<&str>) -> Result<(), String> {
     let filter = match filter.map(str::to_owned).or(from_environment) {
         None => Targets::new().with_default(LevelFilter::INFO),
         Some(text) => text.parse().map_err(|_| {
-            format!("`{text}` is no log filter; write a level such as `debug`, or targets such as `info,engine=trace`")
+            format!(
+                "`{text}` is not a log filter; write a level such as `debug`, or targets such as `info,engine=trace`"
+            )
         })?,
     };
     let limit = LIMIT.get_or_init(RateLimit::default);

@@ -48,7 +48,10 @@ pub fn run(options: &Measure) -> anyhow::Result<()> {
     let devices = devices(&dir)?;
     let wanted = |drive: &DriveId| options.drives.is_empty() || options.drives.contains(&drive.0);
     if let Some(unknown) = options.drives.iter().find(|drive| !devices.iter().any(|(known, _)| known.0 == **drive)) {
-        bail!("drive {unknown} is no disk of this rack; those that are have a path below /dev/disk/by-id in rack.toml");
+        bail!(
+            "drive {unknown} is not a disk of this rack; the rack's disks have a path below /dev/disk/by-id in \
+             rack.toml"
+        );
     }
     all_stand_still(&devices)?;
     let began = clock::monotonic();
@@ -72,7 +75,7 @@ fn devices(dir: &DataDir) -> anyhow::Result<Vec<(DriveId, DeviceDrive)>> {
     let devices: Vec<_> = drives.filter_map(|drive| Some((drive.id, dir.device_drive(drive.id)?))).collect();
     ensure!(
         !devices.is_empty(),
-        "no drive of this rack is a whole disk: what emulated drives are like is what its description says"
+        "no drive of this rack is a whole disk: the rack's description defines its emulated drives"
     );
     Ok(devices)
 }
@@ -83,8 +86,8 @@ fn all_stand_still(devices: &[(DriveId, DeviceDrive)]) -> anyhow::Result<()> {
         match device.mode().with_context(|| format!("asking drive {} for its state", drive.0))? {
             PowerMode::Standby => {}
             mode => bail!(
-                "drive {0} is not asleep ({mode:?}), and takes its part of what may spin: let `larder serve` put it to \
-                 sleep, or stop it with `larder drive power`",
+                "drive {0} is not asleep ({mode:?}), and takes its share of the drives that may spin: let `larder \
+                 serve` put it to sleep, or stop it with `larder drive power`",
                 drive.0
             ),
         }
@@ -118,7 +121,7 @@ fn sentences(report: &Report) -> String {
     let range = |name: &str, [min, max]: [f64; 2]| format!("{name:<10}{} to {}\n", seconds(min), seconds(max));
     let drive = |drive: &DriveFigures| {
         let rates: Vec<String> = drive.zones_bytes_per_s.iter().map(|rate| bytes(*rate)).collect();
-        format!("drive {}: {} per second, from its beginning to its end\n", drive.drive, rates.join(", "))
+        format!("drive {}: {} per second, from its first zone to its last\n", drive.drive, rates.join(", "))
     };
     let rates = format!(
         "rate      {}/s, zones differ by {:.1} %, drives by {:.1} %\nseek      {:.1} ms\n",
@@ -136,11 +139,11 @@ fn sentences(report: &Report) -> String {
     let drives = counted(report.drives.len() as u64, "drive");
     let end = if report.written {
         format!(
-            "the [drive] of rack.toml has the figures of {drives} now, and each of them its own rate; the old one is \
-             rack.toml.before\n"
+            "[drive] in rack.toml now has the results of {drives}, and each drive its own rate; rack.toml.before is \
+             the old description\n"
         )
     } else {
-        format!("the figures of {drives}; rack.toml is as it was\n")
+        format!("the results of {drives}; rack.toml was not changed\n")
     };
     report.drives.iter().map(drive).chain([rates]).chain(spans).chain([end]).collect()
 }
@@ -165,10 +168,10 @@ mod tests {
             "drive 3: 200.0 MB, 100.0 MB per second",
             "rate      150.0 MB/s, zones differ by 33.3 %, drives by 0.0 %\n",
             "seek      8.0 ms\n",
-            "the [drive] of rack.toml has the figures of 1 drive now",
+            "[drive] in rack.toml now has the results of 1 drive",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
-        assert!(sentences(&report(&all, &figures, false)).contains("rack.toml is as it was"));
+        assert!(sentences(&report(&all, &figures, false)).contains("rack.toml was not changed"));
     }
 }

@@ -78,7 +78,7 @@ pub fn torture(options: &Torture, logged: bool) -> anyhow::Result<ExitCode> {
     std::thread::scope(|scope| {
         let jobs: Vec<_> = (0..threads(options.jobs).get()).map(|_| scope.spawn(|| work.run())).collect();
         for job in jobs {
-            job.join().map_err(|_| anyhow::anyhow!("the torture itself failed; report it with its seed"))?;
+            job.join().map_err(|_| anyhow::anyhow!("the torture itself failed; report the seed"))?;
         }
         anyhow::Ok(())
     })?;
@@ -130,7 +130,7 @@ impl Work<'_> {
         if found.reported.get_or_insert(now).elapsed() >= PROGRESS {
             found.reported = Some(now);
             let Totals { runs, broken, virtual_hours, .. } = &found.totals;
-            eprintln!("{runs} runs, {broken} of them broke a rule, {virtual_hours:.0} hours");
+            eprintln!("{runs} runs, {broken} of them broke a rule, {virtual_hours:.0} hours of virtual time");
         }
     }
 
@@ -150,7 +150,8 @@ fn story(broken: &Broken) -> String {
     let skipped = history.len().saturating_sub(LINES_SHOWN);
     let lines: String = torture::history(&history[skipped..]);
     format!(
-        "\nseed {seed} broke a rule: {}: {}\nshrunk to: {}\nwhich breaks it so: {}\nits last {} lines of {}:\n{lines}",
+        "\nseed {seed} broke a rule: {}: {}\nshrunk to: {}\nwhich breaks the rule like this: {}\nits last {} lines of \
+         {}:\n{lines}",
         violation.rule,
         violation.seen,
         shrunk.summary(),
@@ -161,7 +162,7 @@ fn story(broken: &Broken) -> String {
 }
 
 fn print(options: &Torture, first: u64, found: &Found) -> anyhow::Result<()> {
-    let last = found.last.as_ref().context("no seed was run; give it more time with --hours")?;
+    let last = found.last.as_ref().context("no seed was run; allow more time with --hours")?;
     let hash = format!("{:016x}", last.hash);
     let (totals, broken) = (&found.totals, &found.broken[..]);
     if options.json {
@@ -228,7 +229,8 @@ fn coverage(totals: &Totals) -> String {
     }
     let (all, cannot) = (torture::pairs().count(), torture::pairs().filter_map(torture::cannot).count());
     format!(
-        "\n{}\n{} of {all} pairs were reached, {} never were, {cannot} cannot be (docs/reliability.md says why)\n",
+        "\n{}\n{} of {all} pairs were reached, {} were never reached, {cannot} cannot be (docs/reliability.md says \
+         why)\n",
         table(&["event", "met", "never met", "cannot meet"], &[], rows),
         totals.reached(),
         never.len(),

@@ -13,7 +13,7 @@ pub struct OutputError(io::Error);
 
 impl fmt::Display for OutputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "standard output cannot be written: {}; free some room there, or write somewhere else", self.0)
+        write!(f, "cannot write to standard output: {}; free some space there, or write to another place", self.0)
     }
 }
 

@@ -95,7 +95,7 @@ pub fn plan(options: &Plan) -> anyhow::Result<()> {
     if let Some(path) = &options.svg {
         let svg = sim::report::rack_picture(&spec, &layout, GroupId(0));
         std::fs::write(path, svg)
-            .with_context(|| format!("writing {}; write --svg with a file in a directory of yours", path.display()))?;
+            .with_context(|| format!("writing {}; give --svg a file in a directory of yours", path.display()))?;
     }
     output::show(options.json, &report, |report| text(&spec, &layout, report))
 }
@@ -196,7 +196,7 @@ fn unreadable_while_off<'a>(spec: &'a RackSpec, layout: &Layout) -> Vec<Unreadab
 fn survival(survived: &Survived<'_>) -> String {
     let Survived { drives_of_group, rebuilds_in_group, domains, .. } = survived;
     if *drives_of_group == 0 {
-        return "no loss of a drive: the code has no redundancy".to_owned();
+        return "no loss of a drive, since the code has no redundancy".to_owned();
     }
     let mut text = format!("the loss of any {} of each group at once", counted(u64::from(*drives_of_group), "drive"));
     for SurvivedDomain { kind, groups_at_risk } in domains {
@@ -206,9 +206,13 @@ fn survival(survived: &Survived<'_>) -> String {
         };
     }
     let _ = match rebuilds_in_group {
-        0 => write!(text, "; what is lost is rebuilt on a new drive only"),
+        0 => write!(text, "; lost stacks can be rebuilt only on a new drive"),
         drives => {
-            write!(text, "; {} of a group can be rebuilt on its others", counted(u64::from(*drives), "lost drive"))
+            write!(
+                text,
+                "; {} of a group can be rebuilt on its other drives",
+                counted(u64::from(*drives), "lost drive")
+            )
         }
     };
     text
@@ -269,7 +273,7 @@ fn text(spec: &RackSpec, layout: &Layout, report: &PlanReport<'_>) -> String {
     for UnreadableWhileOff { kind, groups } in &report.survives.unreadable_while_off {
         let all = layout.groups.len();
         let shown =
-            format!("while a `{kind}` is off, {groups} of {all} groups cannot be read; nothing on them is lost");
+            format!("while a `{kind}` is off, {groups} of {all} groups cannot be read; no data on them is lost");
         row(&mut text, "unreadable", shown);
     }
     let spares: Vec<u32> = layout.spares.iter().map(|drive| drive.0).collect();
@@ -352,7 +356,7 @@ mod tests {
         };
         assert_eq!(
             sentence("nas8"),
-            "the loss of any 1 drive of each group at once; 1 lost drive of a group can be rebuilt on its others"
+            "the loss of any 1 drive of each group at once; 1 lost drive of a group can be rebuilt on its other drives"
         );
         let pelican = sentence("pelican");
         assert!(
@@ -370,7 +374,7 @@ mod tests {
         let path = folder.path().join("r.toml");
         let (_, nas8) = model::text::SHIPPED.iter().find(|(name, _)| *name == "nas8").unwrap();
         std::fs::write(&path, nas8.replace("r = 1", "r = 0")).unwrap();
-        assert_eq!(sentence(path.to_str().unwrap()), "no loss of a drive: the code has no redundancy");
+        assert_eq!(sentence(path.to_str().unwrap()), "no loss of a drive, since the code has no redundancy");
     }
 
     #[test]
@@ -382,7 +386,7 @@ mod tests {
         assert!(svg.starts_with("<svg") && svg.contains("nas8: 8 drives"), "{svg}");
         let nowhere = root.path().join("none/rack.svg");
         let message = plan(&Plan { rack: "nas8".into(), json: true, svg: Some(nowhere) }).unwrap_err().to_string();
-        assert!(message.ends_with("write --svg with a file in a directory of yours"), "{message}");
+        assert!(message.ends_with("give --svg a file in a directory of yours"), "{message}");
     }
 
     #[test]

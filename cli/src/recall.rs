@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(300);
 pub fn recall(options: &Recall) -> anyhow::Result<()> {
     let keys = options.keys.as_deref().map(keys_in).transpose()?;
     if keys.is_some() && !options.set.prefix.is_empty() {
-        anyhow::bail!("with --keys name the bucket alone, as s3://{}: keys are listed as a whole", options.set.bucket);
+        anyhow::bail!("with --keys, name only the bucket, as s3://{}: the file lists full keys", options.set.bucket);
     }
     let request = SetRequest {
         bucket: options.set.bucket.clone(),
@@ -39,7 +39,7 @@ fn keys_in(path: &Path) -> anyhow::Result<Vec<String>> {
     } else {
         std::fs::read_to_string(path)
     };
-    let text = text.with_context(|| format!("the keys in {} cannot be read", path.display()))?;
+    let text = text.with_context(|| format!("cannot read the keys in {}", path.display()))?;
     Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
@@ -49,7 +49,8 @@ async fn begin(options: &Recall, request: &SetRequest) -> anyhow::Result<()> {
     if report.objects == 0 {
         let SetRequest { bucket, prefix, .. } = request;
         anyhow::bail!(
-            "there is no object of this set; list what there is with `aws s3 ls s3://{bucket}/{prefix} --recursive`"
+            "there is no object with this prefix or these keys; list the objects with `aws s3 ls \
+             s3://{bucket}/{prefix} --recursive`"
         );
     }
     if options.dry_run && options.json {
@@ -67,7 +68,7 @@ async fn begin(options: &Recall, request: &SetRequest) -> anyhow::Result<()> {
     }
     if report.state != "done" {
         anyhow::bail!(
-            "{} of {} could not be read: {}; ask again for the rest",
+            "{} of {} could not be read: {}; run the command again for the rest",
             bytes(report.failed_bytes),
             bytes(report.read_bytes),
             report.reason
@@ -75,7 +76,7 @@ async fn begin(options: &Recall, request: &SetRequest) -> anyhow::Result<()> {
     }
     if !options.json {
         output::print(&match report.read_bytes {
-            0 => "done: nothing had to be read\n".to_owned(),
+            0 => "done: everything was in the workshop already\n".to_owned(),
             _ => format!("done: {} are in the spool\n", bytes(report.done_bytes)),
         })?;
     }
@@ -90,10 +91,10 @@ async fn follow(client: &Client, begun: SetReport) -> anyhow::Result<SetReport> 
     }
     let job = begun.job;
     loop {
-        let goes_on = "the recall goes on as long as the server runs; asked for again, it goes on with what is missing";
+        let goes_on = "the recall continues while the server runs; run the command again to resume it";
         let report = client.set_recall(job).await.context(goes_on)?;
         let Some(report) = report else {
-            anyhow::bail!("the server has started anew meanwhile; ask again, and what is missing is recalled");
+            anyhow::bail!("the server has restarted in the meantime; run the command again to recall the rest");
         };
         bar.set_position(report.done_bytes);
         if report.state != "running" {
@@ -110,15 +111,18 @@ fn planned(report: &SetReport) -> String {
     let mut row = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<9} {value}");
     };
-    let missing =
-        if report.missing > 0 { format!(", and {} not there", counted(report.missing, "key")) } else { String::new() };
+    let missing = if report.missing > 0 {
+        format!(", and {} without an object", counted(report.missing, "key"))
+    } else {
+        String::new()
+    };
     row("set", format!("{} of {}{missing}", counted(report.objects, "object"), bytes(report.bytes)));
     row("here", format!("{} in the workshop already", count(report.here)));
     row("read", format!("{} from {}", bytes(report.read_bytes), counted(report.groups, "group")));
     row("room", format!("{} in the spool{}", bytes(report.room_bytes), if report.fits { "" } else { ": too little" }));
     row("starts", format!("{} for {}", counted(report.starts, "drive start"), counted(report.wakes, "wake")));
-    row("time", format!("about {}, beside nobody else", seconds(report.minutes * 60.0)));
-    row("energy", format!("{:.3} kWh beyond standby", report.kwh));
+    row("time", format!("about {}, without other work", seconds(report.minutes * 60.0)));
+    row("energy", format!("{:.3} kWh in addition to standby", report.kwh));
     text
 }
 
@@ -142,13 +146,13 @@ mod tests {
             kwh: 0.0421,
             ..SetReport::default()
         };
-        let expected = "set       3,000 objects of 3.0 GB, and 1 key not there\n\
+        let expected = "set       3,000 objects of 3.0 GB, and 1 key without an object\n\
                         here      12 in the workshop already\n\
                         read      3.1 GB from 12 groups\n\
                         room      2.0 GB in the spool: too little\n\
                         starts    88 drive starts for 11 wakes\n\
-                        time      about 1 min, beside nobody else\n\
-                        energy    0.042 kWh beyond standby\n";
+                        time      about 1 min, without other work\n\
+                        energy    0.042 kWh in addition to standby\n";
         assert_eq!(planned(&report), expected);
     }
 }

@@ -19,14 +19,14 @@ use tokio::time::Instant;
 
 /// `larder catalog backup`.
 pub fn backup(options: &Backup) -> anyhow::Result<()> {
-    let path = std::path::absolute(&options.file).context("the working directory is not there")?;
+    let path = std::path::absolute(&options.file).context("cannot find the working directory")?;
     wait_for(async {
         let report = Client::of(&options.data.data)?.backup(&path).await?;
         if options.json {
             return output::print_json(&report);
         }
         let (records, size) = (counted(report.records, "record"), bytes(report.bytes));
-        Ok(output::print(&format!("{records} of the catalog are in {}, {size}\n", report.path))?)
+        Ok(output::print(&format!("copied {records} of the catalog to {}, {size}\n", report.path))?)
     })
 }
 
@@ -64,10 +64,10 @@ impl Progress {
     fn step(&self, step: &Step<'_>) {
         match step {
             Step::Base(base) => {
-                self.bar.suspend(|| tracing::info!("the catalog is made again from {}", described(*base)));
+                self.bar.suspend(|| tracing::info!("rebuilding the catalog from {}", described(*base)));
             }
             Step::Copies(groups) => {
-                let what = "copies of the catalog are looked for on the drives";
+                let what = "searching the drives for copies of the catalog";
                 self.bar.suspend(|| tracing::info!("{what}"));
                 self.begin(*groups);
             }
@@ -99,7 +99,7 @@ fn line(pass: Pass, elapsed: Duration) -> String {
     let left = groups - groups_done;
     let to_go = match groups_done {
         _ if left == 0 => String::new(),
-        0 => ", nobody knows how long the rest takes".to_owned(),
+        0 => ", remaining time unknown".to_owned(),
         done => format!(", about {} left", seconds(elapsed.as_secs_f64() / done as f64 * left as f64)),
     };
     let (drives, blobs, size) = (counted(drives, "drive"), counted(blobs, "blob"), bytes(size));
@@ -109,12 +109,13 @@ fn line(pass: Pass, elapsed: Duration) -> String {
 /// The base of a recovery, before the drives are looked at.
 fn described(base: Option<Base>) -> String {
     let Some(Base { source, made_ms, records, batches, damaged }) = base else {
-        return "the packs on drives alone: there is no journal, no copy of it on drives, and none was named".into();
+        return "only the packs on drives: there is no journal, no copy of it on drives, and none was given with --from"
+            .into();
     };
     let place = match source {
         Source::Journal => "the journal",
         Source::Drives => "the copy on drives",
-        Source::Copy => "the copy that was named",
+        Source::Copy => "the copy given with --from",
     };
     let damage = match damaged {
         0 => String::new(),
@@ -131,14 +132,14 @@ fn text(report: &Report) -> String {
     };
     row("base", described(report.base));
     if let Some(behind) = &report.behind_log {
-        row("log", format!("is ahead: {behind}; the next start says what to do"));
+        row("log", format!("is newer than the catalog: {behind}; the next start shows how to fix that"));
     }
     if let Some(flaw) = &report.incomplete {
         row("lacks", format!("{flaw}: they count as deleted from now on"));
     }
     row(
         "drives",
-        format!("{} on them, {} that the catalog lacked", counted(report.blobs, "blob"), count(report.adopted)),
+        format!("{} found, {} of them missing from the catalog", counted(report.blobs, "blob"), count(report.adopted)),
     );
     if report.adopted > 0 {
         let (objects, size) = (counted(report.objects, "object"), bytes(report.bytes));
@@ -148,22 +149,28 @@ fn text(report: &Report) -> String {
         );
     }
     if report.moved > 0 {
-        row("moved", format!("{} are counted where they lie", counted(report.moved, "stack")));
+        row(
+            "moved",
+            format!("{} were on other drives than recorded; the catalog is corrected", counted(report.moved, "stack")),
+        );
     }
     if report.missing > 0 {
         row("rebuilds", format!("{} are missing; the server rebuilds them", counted(report.missing, "stack")));
     }
     if report.removed > 0 {
         let objects = counted(report.removed, "object");
-        row("removed", format!("{objects}, whose bytes had been removed from all drives since"));
+        row("removed", format!("{objects}, whose data had been removed from all drives after this base was written"));
     }
     if report.moved_back > 0 {
         let objects = counted(report.moved_back, "object");
-        row("moved back", format!("{objects}, which had left the rack for the workshop since"));
+        row(
+            "moved back",
+            format!("{objects}, which had moved from the rack to the workshop after this base was written"),
+        );
     }
     if report.staged > 0 {
         let objects = counted(report.staged, "object");
-        row("lost", format!("{objects} that were in the workshop alone: listed, and GETs of them fail"));
+        row("lost", format!("{objects} that were stored only in the workshop: they are listed, and GETs of them fail"));
     }
     if report.unreadable > 0 || report.drives_unusable > 0 {
         let (blobs, drives) = (counted(report.unreadable, "blob"), counted(report.drives_unusable, "drive"));
@@ -171,18 +178,18 @@ fn text(report: &Report) -> String {
     }
     if !report.failed.is_empty() {
         let numbers: Vec<String> = report.failed.iter().map(u32::to_string).collect();
-        let fix = "if one was replaced or repaired since, run `larder drive replace N`";
+        let fix = "if one was replaced or repaired later, run `larder drive replace N`";
         let drives = if let [_] = report.failed[..] { "drive" } else { "drives" };
-        row("failed", format!("{drives} {} had failed according to this base; {fix}", numbers.join(", ")));
+        row("failed", format!("this base records {drives} {} as failed; {fix}", numbers.join(", ")));
     }
     if !report.owners.is_empty() {
         let owners = report.owners.join(", ");
-        row("owners", format!("{owners}: no users any more; `larder user add NAME` gives one keys"));
+        row("owners", format!("{owners}: no longer users; `larder user add NAME` creates keys for one"));
     }
     if let Some(replaced) = &report.replaced {
-        row("before", format!("the catalog that was there is {replaced}"));
+        row("before", format!("the former catalog is kept as {replaced}"));
     }
-    row("next", "`larder verify` compares it with workshop and drives; then start the server".into());
+    row("next", "compare the catalog with workshop and drives with `larder verify`; then start the server".into());
     text
 }
 
@@ -198,6 +205,6 @@ mod tests {
         pass.groups_done = 12;
         assert_eq!(line(pass, Duration::from_mins(4)), "12 of 12 groups: 17 drives, 1,204 blobs of 12.3 GB");
         pass.groups_done = 0;
-        assert!(line(pass, Duration::ZERO).ends_with("nobody knows how long the rest takes"));
+        assert!(line(pass, Duration::ZERO).ends_with("remaining time unknown"));
     }
 }

@@ -5,21 +5,21 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct RecoverOptions {
-    /// A copy of the catalog that `larder catalog backup` has made; the newest of it and the journal counts.
+    /// A copy of the catalog, made by `larder catalog backup`; the newer of this copy and the journal is used.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// Do it although there is a catalog, which is kept under another name.
+    /// Recover although there is a catalog; it is kept under another name.
     #[arg(long)]
     pub replace: bool,
-    /// Begin with the journal in the workshop, or with the copies of the catalog on drives alone. Needed if the journal
-    /// is older than the rack.
+    /// Rebuild from the journal in the workshop, or only from the copies of the catalog on drives. Needed if the
+    /// journal is older than the rack.
     #[arg(long, value_enum, value_name = "PLACE")]
     pub base: Option<BasePlace>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BasePlace {
-    /// The journal, and the log of small objects.
+    /// The journal and the log of small objects.
     Journal,
     /// The newest copy on drives.
     Drives,

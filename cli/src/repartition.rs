@@ -42,18 +42,17 @@ pub fn repartition(options: &Repartition) -> anyhow::Result<()> {
 fn change(job: &RepartitionJob, what: &str) -> anyhow::Result<()> {
     let report = known(job, ask(&job.data, async |client| client.change_repartition(job.job, what).await)?)?;
     if what == "cancel" && report.ended_ms.is_none() {
-        eprintln!("job {} is being cancelled; `larder repartition show {}` shows when it is", job.job, job.job);
+        eprintln!("job {} is being cancelled; `larder repartition show {}` shows when that is done", job.job, job.job);
     }
     show(job.json, &report, summary)?;
     if what == "resume" && !report.reason.is_empty() {
-        anyhow::bail!("job {} does not go on", job.job);
+        anyhow::bail!("job {} cannot be resumed yet", job.job);
     }
     Ok(())
 }
 
 fn known(job: &RepartitionJob, report: Option<JobReport>) -> anyhow::Result<JobReport> {
-    report
-        .ok_or_else(|| anyhow::anyhow!("there is no job {}; `larder repartition list` shows which there are", job.job))
+    report.ok_or_else(|| anyhow::anyhow!("there is no job {}; `larder repartition list` lists the jobs", job.job))
 }
 
 /// Starts a job, and follows it to its end.
@@ -68,7 +67,7 @@ async fn begin(options: &Repartition) -> anyhow::Result<()> {
     }
     if options.json {
         // Printed at once, so the job can be found again if this command is interrupted.
-        eprintln!("job {} has begun; `larder repartition follow {}` follows it as well", report.job, report.job);
+        eprintln!("job {} has started; `larder repartition follow {}` also shows its progress", report.job, report.job);
     }
     to_its_end(&client, report.job, options.json).await
 }
@@ -88,12 +87,12 @@ async fn to_its_end(client: &Client, job: u64, json: bool) -> anyhow::Result<()>
 }
 
 fn request(options: &Repartition) -> anyhow::Result<Request> {
-    let missing = |what: &str| anyhow::anyhow!("say {what}; `larder repartition --help` shows how");
+    let missing = |what: &str| anyhow::anyhow!("give {what}; see `larder repartition --help`");
     let place = |object: &crate::args::Prefix| Place { bucket: object.bucket.clone(), prefix: object.prefix.clone() };
     Ok(Request {
-        from: place(options.from.as_ref().ok_or_else(|| missing("what to read, as s3://bucket/prefix"))?),
-        to: place(options.to.as_ref().ok_or_else(|| missing("where to write, with --to"))?),
-        by: options.by.clone().ok_or_else(|| missing("what to partition by, with --by"))?,
+        from: place(options.from.as_ref().ok_or_else(|| missing("the input, as s3://bucket/prefix"))?),
+        to: place(options.to.as_ref().ok_or_else(|| missing("the target, with --to"))?),
+        by: options.by.clone().ok_or_else(|| missing("the partition key, with --by"))?,
         partitions: options.partitions,
         memory_bytes: options.memory,
         columns: options.columns.as_ref().map(|all| all.split(',').map(|name| name.trim().to_owned()).collect()),
@@ -116,7 +115,7 @@ async fn follow(client: &Client, job: u64) -> anyhow::Result<JobReport> {
     }
     loop {
         let report = look(client, job).await?;
-        let Some(report) = report else { anyhow::bail!("job {job} is gone") };
+        let Some(report) = report else { anyhow::bail!("job {job} no longer exists") };
         if let Some(progress) = &report.progress {
             bar.set_position((progress.done * 1_000.0) as u64);
             let waits = if progress.waits.is_empty() { String::new() } else { format!("; waits: {}", progress.waits) };
@@ -144,8 +143,9 @@ async fn look(client: &Client, job: u64) -> anyhow::Result<Option<JobReport>> {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
             Err(error) => {
-                let goes_on =
-                    format!("job {job} goes on or begins anew with the server: `larder repartition follow {job}`");
+                let goes_on = format!(
+                    "job {job} resumes or restarts with the server; follow it with `larder repartition follow {job}`"
+                );
                 return Err(anyhow::Error::new(error).context(goes_on));
             }
             Ok(report) => return Ok(report),
@@ -180,9 +180,9 @@ fn planned(report: &JobReport) -> String {
     text.push_str(&forecasts(plan));
     let columns = match plan.column_bytes_most {
         0 => String::new(),
-        column_bytes => format!(", and {} for each column that is read", bytes(column_bytes)),
+        column_bytes => format!(", and {} for each column read", bytes(column_bytes)),
     };
-    let _ = writeln!(text, "takes {} of memory at most{columns}", bytes(plan.memory_bytes_most));
+    let _ = writeln!(text, "takes at most {} of memory{columns}", bytes(plan.memory_bytes_most));
     for warning in &plan.warnings {
         let _ = writeln!(text, "warning: {warning}");
     }
@@ -193,7 +193,7 @@ fn planned(report: &JobReport) -> String {
 fn figures(plan: &Plan) -> String {
     let Plan { alpha, expansion, output_bytes, .. } = plan;
     let mut text = format!(
-        "alpha {:.3} ({}): {} of output; expansion {:.2} ({}): a byte of it takes so many of the buffer\n",
+        "alpha {:.3} ({}): {} of output; expansion {:.2} ({}) is the bytes of buffer that each output byte needs\n",
         alpha.value,
         alpha.from,
         bytes(*output_bytes),
@@ -256,8 +256,8 @@ fn waits(plan: &Plan) -> String {
         // A job that was asked for before this was reported.
         0 => String::new(),
         rated => format!(
-            "with `starts_per_day = {}` in larder.toml it ends after about {:.1} days instead; that wears off {:.2} % \
-             of the {} that a drive is rated for\n",
+            "with `starts_per_day = {}` in larder.toml it ends after about {:.1} days instead; that uses up {:.2} % of \
+             the {} that a drive is rated for\n",
             chosen.starts_per_drive,
             chosen.hours / 24.0,
             chosen.starts_per_drive as f64 / f64::from(rated) * 100.0,
@@ -265,8 +265,8 @@ fn waits(plan: &Plan) -> String {
         ),
     };
     format!(
-        "a drive has {} a day and {} takes {} of one: it ends after about {:.1} days, for the next of which it waits \
-         again and again; more --memory takes fewer\n{more}",
+        "a drive may have {} per day, and {} needs {} of one drive: the job waits for the next day again and again, \
+         and ends after about {:.1} days; more --memory needs fewer starts\n{more}",
         counted(u64::from(plan.starts_per_day), "start"),
         plan.chosen,
         count(chosen.starts_per_drive),
@@ -323,11 +323,15 @@ fn against_forecast(outcome: &Outcome, plan: Option<&Plan>) -> String {
         outcome.processing_hours,
     );
     if outcome.waiting_hours > 0.0 {
-        let _ = writeln!(text, "waiting for starts of the next day, drives or room: {:.3} h", outcome.waiting_hours);
+        let _ = writeln!(
+            text,
+            "waiting for drives, for room, or for the starts of the next day: {:.3} h",
+            outcome.waiting_hours
+        );
     }
     let _ = writeln!(
         text,
-        "{} read of {}, {} ({}) written to {} ({}); {} offloaded on the way; at most {} buffered",
+        "{} read from {}, {} ({}) written to {} ({}); {} offloaded on the way; at most {} buffered",
         bytes(outcome.input_bytes),
         counted(outcome.input_objects, "object"),
         bytes(outcome.output_bytes),
@@ -340,7 +344,7 @@ fn against_forecast(outcome: &Outcome, plan: Option<&Plan>) -> String {
     if outcome.lost_objects > 0 {
         let _ = writeln!(
             text,
-            "{} of the input were deleted meanwhile and left out",
+            "{} of the input were deleted during the job and left out",
             counted(outcome.lost_objects, "object")
         );
     }
@@ -402,7 +406,8 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[2],
-            "alpha 0.250 (given): 4.8 MB of output; expansion 3.00 (sampled): a byte of it takes so many of the buffer"
+            "alpha 0.250 (given): 4.8 MB of output; expansion 3.00 (sampled) is the bytes of buffer that each output \
+             byte needs"
         );
         assert_eq!(
             lines[3],
@@ -412,8 +417,8 @@ mod tests {
         assert_eq!(lines[4], "sampled 1.2 MB in 3 places of 2 objects: 1,000 of 4,000 records kept");
         assert!(lines[6].contains("1.500") && lines[6].ends_with("chosen"), "{text}");
         assert!(lines[7].contains("OffPack") && lines[7].ends_with("does not fit"), "{text}");
-        assert_eq!(lines[8], "takes 3.2 GB of memory at most, and 12.6 MB for each column that is read");
-        assert!(!text.contains("starts a day"), "{text}");
+        assert_eq!(lines[8], "takes at most 3.2 GB of memory, and 12.6 MB for each column read");
+        assert!(!text.contains("starts per day"), "{text}");
     }
 
     #[test]
@@ -429,10 +434,10 @@ mod tests {
         let plan = Plan { forecasts: vec![forecast], chosen: "OffPack".into(), starts_per_day: 10, ..Plan::default() };
         let plan = Plan { rated_starts: 30_000, ..plan };
         let text = planned(&JobReport { plan: Some(plan), ..JobReport::default() });
-        assert!(text.contains("10 starts a day") && text.contains("104.0 days"), "{text}");
+        assert!(text.contains("10 starts per day") && text.contains("104.0 days"), "{text}");
         assert!(text.contains("1,042") && text.contains("more --memory"), "{text}");
         let wear =
-            "`starts_per_day = 1042` in larder.toml it ends after about 5.9 days instead; that wears off 3.47 % of the";
+            "`starts_per_day = 1042` in larder.toml it ends after about 5.9 days instead; that uses up 3.47 % of the";
         assert!(text.contains(wear) && text.contains("30,000 starts that a drive is rated for"), "{text}");
     }
 

@@ -25,16 +25,14 @@ impl ReportDir {
         let dir = Self { path: path.to_owned(), files };
         let shown = path.display();
         if path.exists() && !path.is_dir() {
-            bail!("{shown} is a file; write --out with a directory, which need not be there yet");
+            bail!("{shown} is a file; give --out a directory, which need not exist yet");
         }
-        fs::create_dir_all(path).with_context(|| format!("making {shown}; write --out with a directory of yours"))?;
-        for entry in fs::read_dir(path).with_context(|| format!("looking into {shown}"))? {
-            let name = entry.with_context(|| format!("looking into {shown}"))?.file_name();
+        fs::create_dir_all(path)
+            .with_context(|| format!("creating {shown}; give --out a directory that you can write to"))?;
+        for entry in fs::read_dir(path).with_context(|| format!("reading the directory {shown}"))? {
+            let name = entry.with_context(|| format!("reading the directory {shown}"))?.file_name();
             if !dir.own_files().any(|file| name == *file) {
-                bail!(
-                    "{shown} holds {}, which is no report's; write --out with a directory that is new",
-                    name.display()
-                );
+                bail!("{shown} holds {}, which is not part of a report; give --out a new directory", name.display());
             }
         }
         Ok(dir)
@@ -63,7 +61,7 @@ impl ReportDir {
     pub fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
         assert!(self.files.contains(&name), "{name} is among the files of reports");
         let (path, begun) = (self.path(name), self.path(&begun(name)));
-        let context = || format!("writing {}; free some room there, or write --out elsewhere", path.display());
+        let context = || format!("writing {}; free some space there, or give --out another directory", path.display());
         let written = fs::write(&begun, text).and_then(|()| fs::rename(&begun, &path));
         if written.is_err() {
             // An incomplete file is of no use. The error to report is the first one.

@@ -24,11 +24,11 @@ pub fn scrub(command: &ScrubCommand) -> anyhow::Result<()> {
     match command {
         ScrubCommand::Status(options) => status(options),
         ScrubCommand::Pause(options) => change(options, ScrubChange::Pause, "scrubs are paused"),
-        ScrubCommand::Resume(options) => change(options, ScrubChange::Resume, "scrubs go on"),
+        ScrubCommand::Resume(options) => change(options, ScrubChange::Resume, "scrubs are resumed"),
         ScrubCommand::Start(ScrubStart { rest, group }) => {
             let what = match group {
-                Some(group) => format!("group {group} is scrubbed from its first blob on"),
-                None => "every group is scrubbed from its first blob on".to_owned(),
+                Some(group) => format!("a scrub of group {group} starts from its first blob"),
+                None => "a scrub of every group starts from its first blob".to_owned(),
             };
             change(rest, ScrubChange::Start(*group), &(what + "; `larder scrub status` shows the progress"))
         }
@@ -52,7 +52,7 @@ fn status(options: &List) -> anyhow::Result<()> {
 fn change(options: &List, change: ScrubChange, done: &str) -> anyhow::Result<()> {
     let report = ask(&options.data, async |client| client.change_scrub(change).await)?;
     let Some(report) = report else {
-        anyhow::bail!("there is no such group; `larder scrub status` shows which there are");
+        anyhow::bail!("there is no such group; `larder scrub status` lists the groups");
     };
     show(options.json, &report, |_| format!("{done}\n"))
 }
@@ -77,7 +77,7 @@ fn text(report: &ScrubReport, lost: &[LostObject]) -> String {
         text.push_str("and more\n");
     }
     for unread in &report.unread {
-        let why = "could not be read yet, since too few of its stacks are there; it is read again";
+        let why = "could not be read yet, since too few of its stacks are available; it will be read again";
         let _ = writeln!(text, "{} in group {}: {why}", unread.blob, unread.group);
     }
     for object in lost.iter().take(NAMED_MAX) {
@@ -121,7 +121,7 @@ fn passes(scrub: &ScrubStatus) -> String {
     let is_read = |group: &&ScrubGroup| last_read_s(group).is_some() || group.counts.blobs > 0;
     let read = scrub.groups.iter().filter(is_read).count() as u64;
     if read == 0 {
-        return format!("no blob of {groups} was read yet");
+        return format!("no blob of {groups} has been read yet");
     }
     let complete = scrub.complete_groups;
     let unread = scrub.groups.len() as u64 - read;
@@ -178,7 +178,10 @@ mod tests {
         let text = text(&report, &lost);
         assert!(text.starts_with("0 of 1 group up to date, once in 90 d"), "{text}");
         assert!(text.contains("0 repaired; 2 blobs could not be read yet\n"), "{text}");
-        assert!(text.contains("b8 in group 3: could not be read yet, since too few of its stacks are there"), "{text}");
+        assert!(
+            text.contains("b8 in group 3: could not be read yet, since too few of its stacks are available"),
+            "{text}"
+        );
         assert!(text.contains("b9 in group 3: stack 4 on drive 17 is damaged: no file; 4.1 kB are lost\n"), "{text}");
         assert!(text.contains("lost: s3://b/k, 5 B, in b9\n"), "{text}");
         assert!(line(&ScrubStatus::default()).starts_with("off"));
@@ -196,7 +199,7 @@ mod tests {
         };
         let nothing = ScrubGroup { last: Some(ScrubCounts::default()), ..complete(Some(0.0)) };
         let fresh = status(vec![complete(None), nothing]);
-        assert_eq!(line(&fresh), "no blob of 2 groups was read yet, once in 1 d");
+        assert_eq!(line(&fresh), "no blob of 2 groups has been read yet, once in 1 d");
         assert!(groups(&fresh).lines().skip(1).all(|row| row.ends_with(" never")), "{}", groups(&fresh));
         let half = status(vec![complete(Some(7_200.0)), complete(None)]);
         assert_eq!(line(&half), "1 of 2 groups up to date, 1 not read yet, once in 1 d");

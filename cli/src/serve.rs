@@ -61,7 +61,7 @@ fn reused(options: &Quickstart) -> anyhow::Result<DataDir> {
         let (_, wanted) = read_rack(wanted)?;
         if wanted.name != dir.rack().name {
             bail!(
-                "{} holds the rack {}, not {}; leave --rack out, or choose another directory with --data",
+                "{} holds the rack {}, not {}; omit --rack, or choose another directory with --data",
                 options.data.data.display(),
                 dir.rack().name,
                 wanted.name
@@ -89,7 +89,7 @@ fn first_made(options: &Quickstart) -> anyhow::Result<DataDir> {
     let rack = options.rack.clone().unwrap_or_else(|| QUICKSTART_RACK.to_owned());
     let dir = DataDir::init(&options.data.data, &InitOptions { rack: rack.into(), settings, wipe: Vec::new() })?;
     tracing::info!(
-        "made an emulated {} of {} in {}",
+        "created an emulated {} of {} in {}",
         dir.rack().name,
         counted(dir.rack().drives.len() as u64, "drive"),
         options.data.data.display()
@@ -116,7 +116,7 @@ pub fn init(options: &Init) -> anyhow::Result<()> {
     let dir = DataDir::init(&options.data.data, &InitOptions { rack, settings, wipe: options.wipe.clone() })?;
     let path = options.data.data.display();
     output::print(&format!(
-        "made {path} for the rack {} of {}\n\
+        "created {path} for the rack {} of {}\n\
          the keys are in {path}/credentials, the configuration is {path}/larder.toml\n\
          {}\n\
          start it with: larder serve --data {path}\n",
@@ -158,10 +158,10 @@ fn port_notice(dir: &DataDir, port: Option<u16>) -> anyhow::Result<Option<String
     let toml = toml.display();
     Ok(match (port, kept) {
         (None | Some(0), 0) => {
-            Some(format!("the port is a free one, another one at every start; `listen` in {toml} can name one"))
+            Some(format!("the port is a free one, and differs at every start; set `listen` in {toml} to choose one"))
         }
         (Some(port), _) if port != kept => {
-            Some(format!("the port is for this run; the next one uses `listen` in {toml} again, port {kept}"))
+            Some(format!("the port is for this run only; the next start uses `listen` in {toml} again, port {kept}"))
         }
         _ => None,
     })
@@ -219,7 +219,9 @@ impl Signals {
     /// which loses nothing that was acknowledged.
     async fn first(mut self) {
         self.next().await;
-        tracing::info!("stopping: requests under way are finished and drives put to sleep; once more stops at once");
+        tracing::info!(
+            "stopping: waiting for open requests, and for drives to go to sleep; a second signal stops at once"
+        );
         tokio::spawn(async move {
             self.next().await;
             std::process::exit(INTERRUPTED);
@@ -242,10 +244,10 @@ fn examples(data: &Path) -> String {
     let data = data.display();
     let mut text = String::from("\n# paste the lines above into another terminal, and then try:\n");
     for (line, what) in [
-        ("aws s3 mb s3://attic".to_owned(), "make a bucket"),
-        (format!("aws s3 cp {data}/rack.toml s3://attic/"), "copy something in; it lands in the workshop"),
-        (format!("{program} status --data {data} --watch"), "see it move to the rack"),
-        (format!("{program} explain --data {data} s3://attic/rack.toml"), "ask where it lies"),
+        ("aws s3 mb s3://attic".to_owned(), "create a bucket"),
+        (format!("aws s3 cp {data}/rack.toml s3://attic/"), "copy a file into it; it is first stored in the workshop"),
+        (format!("{program} status --data {data} --watch"), "watch it move to the rack"),
+        (format!("{program} explain --data {data} s3://attic/rack.toml"), "show where it is stored"),
         ("aws s3 cp s3://attic/rack.toml ./copy.toml".to_owned(), "read it back, from sleeping drives"),
     ] {
         let _ = writeln!(text, "#   {line}   # {what}");
@@ -295,6 +297,6 @@ mod tests {
         drop(made);
         assert_eq!(reused(&options(&data, None)).unwrap().rack().name, "nas8");
         let message = reused(&options(&data, Some("pelican"))).unwrap_err().to_string();
-        assert!(message.contains("holds the rack nas8, not pelican; leave --rack out"), "{message}");
+        assert!(message.contains("holds the rack nas8, not pelican; omit --rack"), "{message}");
     }
 }

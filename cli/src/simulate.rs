@@ -207,7 +207,7 @@ mod tests {
         fs::write(out.join("notes.txt"), "mine").unwrap();
         let message = simulate(&options).unwrap_err().to_string();
         assert!(
-            message.contains("holds notes.txt, which is no report's; write --out with a directory that is new"),
+            message.contains("holds notes.txt, which is not part of a report; give --out a new directory"),
             "{message}"
         );
         assert!(out.join("report.html").exists(), "nothing is removed by what is refused");
@@ -232,7 +232,7 @@ mod tests {
         assert!(trace.contains("none.csv") && trace.contains("write the path of a trace as seen from"), "{trace}");
         assert!(!out.exists(), "no directory is made for nothing");
         let is_file = message(QUICK, &[], &file);
-        assert!(is_file.contains("is a file; write --out with a directory, which need not be there yet"), "{is_file}");
+        assert!(is_file.contains("is a file; give --out a directory, which need not exist yet"), "{is_file}");
         fs::remove_file(&file).unwrap();
         let none = simulate(&options(file.clone(), out)).unwrap_err().to_string();
         assert!(none.contains("name a scenario, such as scenarios/request-rate.toml"), "{none}");

@@ -63,7 +63,7 @@ fn text(status: &Status) -> String {
     row("workshop", workshop(status));
     if status.workshop.uploads > 0 {
         let (uploads, held) = (counted(status.workshop.uploads, "upload"), bytes(status.workshop.upload_bytes));
-        row("open", format!("{uploads} in parts, {held} of what is staged"));
+        row("open", format!("{uploads} in parts, which hold {held} of the staged bytes"));
     }
     if status.checks.every_s > 0.0 {
         row("checks", checks(&status.checks));
@@ -80,16 +80,19 @@ fn text(status: &Status) -> String {
     row("room", format!("{} free of {}{full}", bytes(room.free_bytes), bytes(room.total_bytes)));
     row("clients", clients(&status.front));
     let power = &status.power;
-    row("power", format!("{}, of which {} are standby", watts(power.watts), watts(power.standby_watts)));
+    row("power", format!("{}, including {} of standby", watts(power.watts), watts(power.standby_watts)));
     row("active", format!("{} of at most {}", counted(power.active_drives, "drive"), count(power.active_drives_max)));
     row("drives", drives(&status.drives));
     let switch = &status.switch;
     let (wake, busy, rest) = (seconds(switch.wake_s), seconds(switch.wake_busy_s), seconds(switch.rest_s));
-    row("switch", format!("a group wakes in about {wake}, {busy} beside others' work, and rests in {rest}"));
+    row("switch", format!("a group wakes in about {wake}, or {busy} while others work, and falls asleep in {rest}"));
     let GroupCounts { total, initialised } = status.groups;
     if initialised < total {
         let left = counted(total - initialised, "group");
-        row("boot", format!("{left} of {} not initialised yet: woken one after the other, once", count(total)));
+        row(
+            "boot",
+            format!("{left} of {} are not initialised yet; each is woken once, one after the other", count(total)),
+        );
     }
     for rebuild in &status.rebuilds {
         row("rebuild", progress(rebuild));
@@ -131,7 +134,7 @@ fn drives(drives: &DriveCounts) -> String {
 /// The bytes read ahead, and their use.
 fn read_ahead(ahead: &ReadAheadStatus) -> String {
     format!(
-        "{} in {} read before they were asked for: {} taken, {} in vain, {} wait",
+        "{} of {} read ahead: {} used, {} evicted unused, {} waiting",
         counted(ahead.objects, "object"),
         bytes(ahead.read_bytes),
         bytes(ahead.used_bytes),
@@ -156,7 +159,7 @@ fn checks(checks: &ChecksStatus) -> String {
     }
     if checks.saved_reads > 0 {
         let (objects, saved) = (counted(checks.saved_reads, "object"), bytes(checks.saved_read_bytes));
-        let _ = write!(text, "; {objects} of {saved} went to the rack from memory");
+        let _ = write!(text, "; {objects} of {saved} moved to the rack from memory");
     }
     text
 }
@@ -176,7 +179,7 @@ fn small_objects(intake: &IntakeStatus) -> String {
     };
     let shelves = intake.drives.iter().map(|drive| drive.shelf_bytes).sum();
     let (taken, waiting) = (bytes(intake.accepted_bytes), counted(intake.backlog, "log"));
-    format!("{drives}; {taken} taken in, {} in shelves, {waiting} to become shelves", bytes(shelves))
+    format!("{drives}; {taken} accepted, {} in shelves, {waiting} to become shelves", bytes(shelves))
 }
 
 fn copies(copies: u64) -> String {
@@ -195,30 +198,30 @@ fn progress(rebuild: &RebuildReport) -> String {
     let left = match *left_bytes {
         0 => "nothing left".to_owned(),
         left_bytes if rebuild.stuck => format!("{} left, which cannot be rebuilt now", bytes(left_bytes)),
-        left_bytes => format!("{} left in {soonest} to {latest}", bytes(left_bytes)),
+        left_bytes => format!("{} left, done in {soonest} to {latest}", bytes(left_bytes)),
     };
     let used = bytes(rebuild.used_bytes);
     match rebuild.there.as_str() {
         "itself" if rebuild.retired && *left_bytes == 0 => {
-            return format!("drive {drive} is retired; {done} have moved within group {group}, and it may be pulled");
+            return format!("drive {drive} is retired and may be pulled; {done} have moved within group {group}");
         }
         "returned" if *left_bytes == 0 => {
-            return format!("drive {drive} is back, and nothing is missing on it; {used} of blobs are on it");
+            return format!("drive {drive} is back, and all of its stacks are complete; it holds {used}");
         }
         "another" => {
             return format!(
-                "drive {drive} was replaced; {done} are rebuilt in group {group}, {left}; the new one holds {used}"
+                "drive {drive} was replaced; {done} are rebuilt in group {group}, {left}; the new drive holds {used}"
             );
         }
         "returned" => {
             return format!(
-                "drive {drive} is back; {done} are found or rebuilt in group {group}, {left}; {used} count on it"
+                "drive {drive} is back; {done} were found on it or rebuilt in group {group}, {left}; it holds {used}"
             );
         }
         _ => {}
     }
     if *left_bytes == 0 {
-        return format!("drive {drive} failed and is rebuilt in group {group}: {done}, nothing left");
+        return format!("drive {drive} failed, and its data is rebuilt in group {group}: {done}, nothing left");
     }
     format!("drive {drive} failed; {done} are rebuilt in group {group}, {left}")
 }
@@ -234,7 +237,7 @@ fn exposed(exposed: &ExposureReport) -> Option<String> {
         })
         .collect();
     if exposed.lost_blobs > 0 {
-        parts.insert(0, format!("{} of lost data", counted(exposed.lost_blobs, "blob")));
+        parts.insert(0, format!("{} with lost data", counted(exposed.lost_blobs, "blob")));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
 }
@@ -250,7 +253,7 @@ fn workshop(status: &Status) -> String {
     let workshop = &status.workshop;
     let whose = match (workshop.staged_count, workshop.uploads) {
         // The bytes of PUTs under way, or of objects that were just moved or deleted.
-        (0, 0) if workshop.staged_bytes > 0 => "of no object, or of none any more".to_owned(),
+        (0, 0) if workshop.staged_bytes > 0 => "in open PUTs, or objects just moved or deleted".to_owned(),
         (0, 0) => "in 0 objects".to_owned(),
         (objects, 0) => format!("in {}", counted(objects, "object")),
         (0, uploads) => format!("in {} in parts", counted(uploads, "upload")),
@@ -278,7 +281,7 @@ fn clients(front: &FrontStatus) -> String {
         (front.waiting_requests, "waiting for cold objects"),
         (front.refused_requests, "requests refused"),
         (front.refused_connections, "connections refused"),
-        (front.evicted_connections, "idle connections closed for others"),
+        (front.evicted_connections, "idle connections closed to make room"),
         (front.slow_clients, "cut off as too slow"),
     ] {
         if number > 0 {
@@ -293,7 +296,7 @@ fn totals(totals: &Totals) -> Vec<(&'static str, String)> {
     let [client, rebuild, background] = totals.group_wakes;
     let initialising = match totals.initialisation_wakes {
         0 => String::new(),
-        wakes => format!(" ({} of them to initialise)", count(wakes)),
+        wakes => format!(" ({} of them to initialise groups)", count(wakes)),
     };
     let mut wakes = format!(
         "{} for clients, {} for rebuilds, {} for background work{}, {} of drives",
@@ -304,13 +307,13 @@ fn totals(totals: &Totals) -> Vec<(&'static str, String)> {
         counted(totals.drive_starts, "start"),
     );
     if let Some(per_gb) = totals.wakes_per_gb_migrated {
-        let _ = write!(wakes, ", {per_gb:.2} per GB migrated");
+        let _ = write!(wakes, ", {per_gb:.2} per migrated GB");
     }
     let moved = format!("{} to the rack, {} read from it", bytes(totals.migrated_bytes), bytes(totals.read_bytes));
     let mut rows = vec![("wakes", wakes), ("moved", moved)];
     if totals.waiting_reclaim_bytes > 0 || totals.reclaimed_bytes > 0 {
         let (given, waiting) = (bytes(totals.reclaimed_bytes), bytes(totals.waiting_reclaim_bytes));
-        rows.push(("deleted", format!("{given} given back, {waiting} waiting for their group to wake")));
+        rows.push(("deleted", format!("{given} freed, {waiting} waiting for their group to wake")));
     }
     if totals.refused > 0 {
         rows.push(("refused", counted(totals.refused, "operation")));
@@ -319,14 +322,11 @@ fn totals(totals: &Totals) -> Vec<(&'static str, String)> {
         rows.push(("repaired", counted(totals.repaired_fragments, "fragment")));
     }
     if totals.data_lost > 0 {
-        rows.push((
-            "lost",
-            format!("{} failed because data is lost; look into the log", counted(totals.data_lost, "read")),
-        ));
+        rows.push(("lost", format!("{} failed because data is lost; see the log", counted(totals.data_lost, "read"))));
     }
     if totals.overruns > 0 {
         let (calls, late) = (counted(totals.overruns, "call"), seconds(totals.overrun_s));
-        rows.push(("overrun", format!("{calls} slower than the emulated drive would be, by {late} in all")));
+        rows.push(("overrun", format!("{calls} slower than the emulated drive, by {late} in all")));
     }
     rows
 }
@@ -431,8 +431,8 @@ mod tests {
             saved_read_bytes: 4_000_000,
             ..ChecksStatus::default()
         };
-        let text = "paused for clients: 3 objects of 5.0 MB checked, 2.0 MB left; 1 object damaged; 2 objects of \
-                    4.0 MB went to the rack from memory";
+        let text = "paused for clients: 3 objects of 5.0 MB checked, 2.0 MB left; 1 object damaged; 2 objects of 4.0 \
+                    MB moved to the rack from memory";
         assert_eq!(checks(&running), text);
     }
 
@@ -444,8 +444,8 @@ mod tests {
             "workshop  1.5 MB staged in 1,200 objects and 2 uploads in parts, < 1 % of 10.0 GB, 1 pack on the way to \
              the rack",
             "active    0 drives of at most 96",
-            "switch    a group wakes in about 1.4 s, 2.1 s beside others' work, and rests in 0.1 s",
-            "wakes     0 for clients, 0 for rebuilds, 0 for background work, 0 starts of drives, 0.12 per GB migrated",
+            "switch    a group wakes in about 1.4 s, or 2.1 s while others work, and falls asleep in 0.1 s",
+            "wakes     0 for clients, 0 for rebuilds, 0 for background work, 0 starts of drives, 0.12 per migrated GB",
             "note      objects lie on one disk",
             "warning   drive 3 is away; look for its cable",
             "class  group  state   client  rebuild  background",
@@ -462,7 +462,7 @@ mod tests {
     #[test]
     fn a_boot_has_a_row_until_it_is_through() {
         let status = Status { groups: GroupCounts { total: 48, initialised: 12 }, ..sample() };
-        let row = "boot      36 groups of 48 not initialised yet: woken one after the other, once";
+        let row = "boot      36 groups of 48 are not initialised yet; each is woken once, one after the other";
         assert!(text(&status).lines().any(|line| line == row), "{}", text(&status));
     }
 
@@ -470,10 +470,10 @@ mod tests {
     fn the_intake_says_what_its_drives_do() {
         let drive = |state: &str| PoolDriveReport { state: state.into(), shelf_bytes: 2_000_000, ..Default::default() };
         let one = IntakeStatus { copies: 1, drives: vec![drive("logging")], accepted_bytes: 500, ..Default::default() };
-        assert_eq!(small_objects(&one), "1 directory; 500 B taken in, 2.0 MB in shelves, 0 logs to become shelves");
+        assert_eq!(small_objects(&one), "1 directory; 500 B accepted, 2.0 MB in shelves, 0 logs to become shelves");
         let drives = ["logging", "idle", "lost", "idle", "logging", "transforming"].map(drive).to_vec();
         let six = IntakeStatus { copies: 2, drives, backlog: 1, ..one };
-        let row = "intake    6 drives (2 logging, 1 transforming, 2 idle, 1 lost), 2 copies of each; 500 B taken in, \
+        let row = "intake    6 drives (2 logging, 1 transforming, 2 idle, 1 lost), 2 copies of each; 500 B accepted, \
                    12.0 MB in shelves, 1 log to become shelves";
         let text = text(&Status { intake: Some(six), ..sample() });
         assert!(text.lines().any(|line| line == row), "{text}");
@@ -485,7 +485,7 @@ mod tests {
         for (objects, uploads, message) in [
             (1, 0, "1.5 MB staged in 1 object, "),
             (0, 1, "1.5 MB staged in 1 upload in parts, "),
-            (0, 0, "1.5 MB staged of no object, or of none any more, "),
+            (0, 0, "1.5 MB staged in open PUTs, or objects just moved or deleted, "),
         ] {
             (status.workshop.staged_count, status.workshop.uploads) = (objects, uploads);
             assert!(workshop(&status).starts_with(message), "{}", workshop(&status));
@@ -534,14 +534,14 @@ mod tests {
             "drives    1,152 asleep, 0 moving, 0 ready, 0 away, 2 failed, 1 retired",
             "rebuild   drive 11 failed; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left, which cannot be \
              rebuilt now",
-            "rebuild   drive 12 is retired; 40 stacks of 1.0 GB have moved within group 2, and it may be pulled",
-            "rebuild   drive 13 is back, and nothing is missing on it; 2.0 GB of blobs are on it",
-            "rebuild   drive 7 failed; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left in 1 min to 2 h",
-            "rebuild   drive 8 failed and is rebuilt in group 2: 40 stacks of 1.0 GB, nothing left",
-            "rebuild   drive 9 was replaced; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left in 1 min to 2 h; \
-             the new one holds 2.0 GB",
-            "rebuild   drive 10 is back; 40 stacks of 1.0 GB are found or rebuilt in group 2, 5.0 GB left in 1 min to \
-             2 h; 2.0 GB count on it",
+            "rebuild   drive 12 is retired and may be pulled; 40 stacks of 1.0 GB have moved within group 2",
+            "rebuild   drive 13 is back, and all of its stacks are complete; it holds 2.0 GB",
+            "rebuild   drive 7 failed; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left, done in 1 min to 2 h",
+            "rebuild   drive 8 failed, and its data is rebuilt in group 2: 40 stacks of 1.0 GB, nothing left",
+            "rebuild   drive 9 was replaced; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left, done in 1 min to \
+             2 h; the new drive holds 2.0 GB",
+            "rebuild   drive 10 is back; 40 stacks of 1.0 GB were found on it or rebuilt in group 2, 5.0 GB left, done \
+             in 1 min to 2 h; it holds 2.0 GB",
             "exposed   1 blob lacks 2 stacks of at most 3, 1,200 blobs lack 1 stack of at most 3",
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");

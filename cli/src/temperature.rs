@@ -22,11 +22,11 @@ pub fn rows(report: &TemperatureReport) -> Vec<(String, String)> {
     let mut rows = vec![row("created", date(report.created_ms)), row("reads", reads(report))];
     let by = match &report.rule {
         Some(rule) => format!("{} since {}, by {}", report.temperature, date(report.since_ms), named(rule)),
-        None if report.rules.is_empty() => format!("{} by default: no rule is about it", report.temperature),
+        None if report.rules.is_empty() => format!("{} by default: no rule covers it", report.temperature),
         None => format!("{} by default: no rule holds for it", report.temperature),
     };
     let next = report.next.as_ref().map_or_else(String::new, |next| {
-        format!("; {} from {} on, by {}", next.temperature, date(next.at_ms), named(&next.rule))
+        format!("; {} from {}, by {}", next.temperature, date(next.at_ms), named(&next.rule))
     });
     rows.push(row("heat", format!("{by}{next}")));
     let others = report.rules.iter().filter(|rule| Some(&rule.rule) != report.rule.as_ref());
@@ -50,9 +50,9 @@ fn named(rule: &RuleName) -> String {
 fn other_rule(rule: &RuleReport) -> String {
     let name = if rule.rule.name.is_empty() { String::new() } else { format!(" ({})", rule.rule.name) };
     let state = match (rule.holds, rule.from_ms) {
-        (true, _) => "holds as well, but comes later in larder.toml".to_owned(),
-        (false, Some(from_ms)) => format!("holds from {} on", date(from_ms)),
-        (false, None) => "does not hold: tags or reads are not as it says".to_owned(),
+        (true, _) => "also holds, but comes later in larder.toml".to_owned(),
+        (false, Some(from_ms)) => format!("will hold from {}", date(from_ms)),
+        (false, None) => "does not hold: it requires other tags or reads".to_owned(),
     };
     format!("{}{name}: {state}", rule.is)
 }
@@ -61,12 +61,12 @@ fn moves(moves: &MoveReport) -> String {
     let at = moves.at_ms.map(date).unwrap_or_default();
     match moves.when.as_str() {
         "moving" => "now".to_owned(),
-        "due" => format!("with its pack, by {at} at the latest if the rack takes it"),
-        "later" => format!("is due at {at}; before that only if the workshop fills up"),
-        "with_checks" => "with the next check of the workshop that comes to it".to_owned(),
+        "due" => format!("with its pack, by {at} at the latest if the rack accepts it"),
+        "later" => format!("due at {at}; earlier only if the workshop fills up"),
+        "with_checks" => "when the next check of the workshop reads it".to_owned(),
         "above_regular" => "when the workshop is filled above its regular share and no client waits".to_owned(),
         "above_critical" => "only while the workshop is filled above its critical share".to_owned(),
-        _ => "not before its trouble is mended".to_owned(),
+        _ => "not before it has left quarantine".to_owned(),
     }
 }
 
@@ -75,7 +75,7 @@ pub fn dry_run(options: &Explain) -> anyhow::Result<()> {
     let (bucket, prefix) = (&options.place.bucket, &options.place.prefix);
     let rule = options.rule.as_deref();
     let Some(report) = ask(&options.data, async |client| client.dry_run(bucket, prefix, rule).await)? else {
-        bail!("there is no bucket s3://{bucket}; list what there is with `aws s3 ls`");
+        bail!("there is no bucket s3://{bucket}; list the buckets with `aws s3 ls`");
     };
     show(options.json, &report, text)
 }
@@ -99,7 +99,7 @@ fn text(report: &DryRunReport) -> String {
     row(
         "moves",
         format!(
-            "{}, {}, as {}; about {} of groups, {} of drives",
+            "{}, {}, as {}; about {} of groups and {} of drives",
             counted(due.objects, "object"),
             bytes(due.bytes),
             counted(due.blobs, "blob"),
@@ -149,7 +149,7 @@ mod tests {
         for line in [
             "reads 3, the last Thu, 01 Jan 1970 00:01:00 GMT, every byte of it (counted since",
             "heat cold since Thu, 01 Jan 1970 00:00:00 GMT, by rule 2 (line); hot from Fri, 02 Jan 1970",
-            "rule 1 hot: holds from Fri, 02 Jan 1970",
+            "rule 1 hot: will hold from Fri, 02 Jan 1970",
             "moves with its pack, by Thu, 01 Jan 1970 01:00:00 GMT at the latest",
         ] {
             assert!(lines.contains(line), "{line:?} is not in\n{lines}");

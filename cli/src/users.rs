@@ -8,15 +8,15 @@ use server::report::{NewKeys, UserReport};
 /// `larder user add`.
 pub fn add(options: &UserName) -> anyhow::Result<()> {
     let made = ask(&options.data, async |client| client.add_user(&options.name).await)?;
-    keys(options, &made, "they are kept in the catalog")
+    keys(options, &made, "they are stored only in the catalog")
 }
 
 /// `larder user rotate`.
 pub fn rotate(options: &UserName) -> anyhow::Result<()> {
     let made = ask(&options.data, async |client| client.rotate_user(&options.name).await)?;
     let written = match &made.file {
-        Some(file) => format!("{file} was rewritten with them, and the old ones are no longer valid"),
-        None => "they replace the old ones in the catalog, which are no longer valid; no file was changed".to_owned(),
+        Some(file) => format!("{file} now has them, and the old keys are no longer valid"),
+        None => "they replace the old keys in the catalog, which are no longer valid; no file was changed".to_owned(),
     };
     keys(options, &made, &written)
 }

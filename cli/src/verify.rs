@@ -75,7 +75,7 @@ async fn beside_server(
         shown.follow(progress.phase, watch);
         match (progress.report, progress.error) {
             (Some(report), _) => return Ok(report),
-            (None, Some(error)) => anyhow::bail!("the verification has come to no end: {error}"),
+            (None, Some(error)) => anyhow::bail!("the verification did not finish: {error}"),
             (None, None) => tokio::time::sleep(POLL).await,
         }
         now = client.verification(VerifyRequest::Look(progress.number)).await?;
@@ -260,7 +260,7 @@ fn summary(report: &Report) -> String {
         let (of, read) = (bytes(rack.stack_bytes), read(rack.checked_bytes));
         format!("{stacks} of {of} in {}{read}{rebuild}", counted(rack.groups, "group"))
     } else {
-        format!("not looked at; that takes the wakes of {}", counted(rack.groups, "group"))
+        format!("not checked; that would wake {}", counted(rack.groups, "group"))
     };
     row(&mut text, "drives", drives);
     if rack.lost_objects > 0 {
@@ -268,7 +268,11 @@ fn summary(report: &Report) -> String {
     }
     if rack.unavailable_objects > 0 {
         let objects = counted(rack.unavailable_objects, "object");
-        row(&mut text, "away", format!("{objects}, readable again when their drives are back; --all names them"));
+        row(
+            &mut text,
+            "away",
+            format!("{objects}, which can be read again when their drives are back; --all names them"),
+        );
     }
     for skipped in skipped(report) {
         row(&mut text, "skipped", skipped);
@@ -281,7 +285,7 @@ fn summary(report: &Report) -> String {
             format!("readable, but degraded: {} are to be rebuilt", counted(rack.stacks_to_rebuild, "stack"))
         }
         0 if report.rack.skipped.is_empty() => "all agree".to_owned(),
-        0 => "all agree of what was looked at".to_owned(),
+        0 => "all that was checked agrees".to_owned(),
         1 => "1 thing is wrong".to_owned(),
         more => format!("{} things are wrong", count(more)),
     };
@@ -299,7 +303,7 @@ fn skipped(report: &Report) -> Vec<String> {
         let named: Vec<String> = groups.iter().take(SKIPPED_NAMED).map(u32::to_string).collect();
         let more = if groups.len() > SKIPPED_NAMED { ", ..." } else { "" };
         let (count, named) = (counted(groups.len() as u64, "group"), named.join(", "));
-        let mend = if why == ASLEEP { "; --wake wakes each once" } else { "" };
+        let mend = if why == ASLEEP { "; --wake wakes each group once" } else { "" };
         format!("{count} ({named}{more}): {why}{mend}")
     };
     by_reason.into_iter().map(line).collect()
@@ -316,7 +320,7 @@ fn left(report: &Report) -> Option<String> {
         [(left.staged_files, "staged file"), (left.spool_files, "recall"), (left.unfinished_blobs, "unfinished blob")];
     let parts: Vec<String> =
         parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| counted(*number, what)).collect();
-    (!parts.is_empty()).then(|| format!("{}: the next starts take them away", parts.join(", ")))
+    (!parts.is_empty()).then(|| format!("{}: the next starts of the server remove them", parts.join(", ")))
 }
 
 /// A finding, and its remedy below.
@@ -380,9 +384,9 @@ mod tests {
         let skip = |(group, why): (u32, &str)| SkippedGroup { group, why: why.into() };
         report.rack.skipped = [(3, ASLEEP), (1, ASLEEP), (1, ASLEEP), (2, "its drives are away")].map(skip).into();
         let message = text(&report);
-        assert!(message.contains("skipped   2 groups (1, 3): asleep; --wake wakes each once\n"), "{message}");
+        assert!(message.contains("skipped   2 groups (1, 3): asleep; --wake wakes each group once\n"), "{message}");
         assert!(message.contains("skipped   1 group (2): its drives are away\n"), "{message}");
-        assert!(message.ends_with("verdict   all agree of what was looked at\n"), "{message}");
+        assert!(message.ends_with("verdict   all that was checked agrees\n"), "{message}");
     }
 
     #[test]
@@ -395,7 +399,7 @@ mod tests {
         report.rack.stacks_to_rebuild = 0;
         report.leftovers.staged_files = 2;
         let message = text(&report);
-        assert!(message.contains("left over 2 staged files: the next starts take them away\n"), "{message}");
+        assert!(message.contains("left over 2 staged files: the next starts of the server remove them\n"), "{message}");
         assert!(message.ends_with("verdict   all agree\n"), "{message}");
     }
 }

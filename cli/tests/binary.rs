@@ -101,7 +101,7 @@ fn a_quickstart_is_made_served_told_of_stopped_and_used_again() {
     let drives = run(&["drive", "list", "--json"], Some(&data));
     let drives: serde_json::Value = serde_json::from_slice(&drives.stdout).unwrap();
     assert_eq!(drives.as_array().unwrap().len(), 8);
-    refused(&run(&["explain", "s3://b/k"], Some(&data)), 1, "there is no object s3://b/k; list what there is");
+    refused(&run(&["explain", "s3://b/k"], Some(&data)), 1, "there is no object s3://b/k; list the objects");
     refused(&run(&["serve", "--port", "0"], Some(&data)), 1, &format!("in use by process {}", server.child.id()));
 
     assert_eq!(server.stop("-TERM"), Some(0));
@@ -152,7 +152,7 @@ fn refusals_are_one_sentence_with_the_mend() {
     let root = TempDir::new().unwrap();
     std::fs::write(root.path().join("letter.txt"), "dear").unwrap();
     refused(&run(&["quickstart"], Some(root.path())), 1, "(it holds letter.txt); choose a new or empty directory");
-    refused(&run(&["serve"], Some(&root.path().join("x"))), 1, "make one with `larder init --data");
+    refused(&run(&["serve"], Some(&root.path().join("x"))), 1, "create one with `larder init --data");
     refused(&run(&["plan", "nosuch"], None), 1, "or one of pelican, pelican-mini, nas8");
     refused(&run(&["plan"], None), 2, "larder plan");
     refused(&run(&["stat"], None), 2, "status");

@@ -125,8 +125,8 @@ impl DeviceDrive {
         if let Ok(Some(other)) = self.run(move |state| Ok(state.power.disk.other_than(&made_on))).await {
             tracing::warn!(
                 disk = %self.state.power.disk.id().display(),
-                "a drive was made on another disk ({shown}) than the one that it is on ({other}): if that is no copy \
-                 of yours, see to it that the other one is not served as well"
+                "a drive was created on another disk ({shown}) than the one that it is on ({other}): unless you copied \
+                 it, make sure that the other disk is not served as well"
             );
         }
     }

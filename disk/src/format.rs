@@ -37,7 +37,7 @@ pub enum FormatError {
     #[error("its checksum does not match")]
     Checksum,
     /// The checksum matches, but a field has an impossible value.
-    #[error("its {0} cannot be")]
+    #[error("its {0} cannot be right")]
     Field(&'static str),
 }
 
@@ -45,8 +45,8 @@ pub enum FormatError {
 pub(crate) fn other_version(version: u32) -> String {
     if version < FORMAT_VERSION {
         format!(
-            "it was written by an earlier trial version of Larder (format {version}; this one reads \
-             {FORMAT_VERSION}): copy out with that version what is to be kept, and begin with a new data directory"
+            "it was written by an earlier trial version of Larder (format {version}; this one reads {FORMAT_VERSION}): \
+             copy your data out with that version, and begin with a new data directory"
         )
     } else {
         format!(

@@ -173,7 +173,7 @@ pub enum LabelError {
         expected: RackUuid,
     },
     /// The file system on the disk is not one of this rack's drives.
-    #[error("the disk's file system is {found}, and not {expected}: it is another rack's, or none of Larder's")]
+    #[error("the disk's file system is {found}, and not {expected}: it belongs to another rack, or not to Larder")]
     OtherVolume {
         /// Its name.
         found: String,

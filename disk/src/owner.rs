@@ -94,8 +94,8 @@ pub enum OwnerError {
     /// It has the mark of an unknown run.
     #[error(
         "it is in use by another server: run {run} of {place} has marked it, which this data directory does not know. \
-         Either another server uses the same drives, or this directory is a copy or was put back from a backup. Serve \
-         one of the two alone: stop the other one for good, or, if this one is to go on, stop it, run `larder \
+         Either another server uses the same drives, or this directory is a copy or was restored from a backup. Serve \
+         only one of the two: stop the other one permanently, or, to continue with this one, stop it, run `larder \
          take-over --data {ours}`, and start it again"
     )]
     OtherRun {
@@ -108,7 +108,8 @@ pub enum OwnerError {
     },
     /// Another process has it mounted.
     #[error(
-        "another process uses {} just now: end the server that does, and serve one data directory alone", .0.display()
+        "another process uses {} at the moment: stop the server that does, and serve only one data \
+         directory", .0.display()
     )]
     InUse(PathBuf),
     /// A newer version marked it.

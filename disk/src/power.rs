@@ -118,7 +118,7 @@ pub enum PowerError {
         answer: String,
     },
     /// The disk accepted a stop, and still reports that it spins.
-    #[error("the disk accepts a stop and still says that it spins; try it with `larder drive power ... test`")]
+    #[error("the disk accepts a stop but still reports that it spins; try it with `larder drive power ... test`")]
     StopIgnored,
     /// This disk's power cannot be controlled.
     #[error("its power cannot be controlled: {0}")]

@@ -69,7 +69,7 @@ pub enum TransportError {
     #[error("no permission to send commands to the disk; run as root, or with CAP_SYS_RAWIO and read access to it")]
     NotPermitted,
     /// The kernel's driver of this disk takes no SCSI commands.
-    #[error("the disk takes no SCSI commands")]
+    #[error("the disk does not accept SCSI commands")]
     Unsupported,
     /// Another error of the operating system.
     #[error("system error {0} while a command was sent to the disk")]

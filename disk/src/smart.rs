@@ -43,7 +43,7 @@ pub enum SmartError {
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// None of its answers can be read.
-    #[error("the disk says nothing about its health; SMART may be off or not passed on by its bridge")]
+    #[error("the disk does not report its health; SMART may be off or not passed on by its bridge")]
     Nothing,
 }
 

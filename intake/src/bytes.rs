@@ -15,7 +15,7 @@ pub enum Damage {
     #[error("it ends too early")]
     Short,
     /// It begins with something else.
-    #[error("it begins with something else")]
+    #[error("it begins with other bytes")]
     Magic,
     /// The checksum does not match: it was damaged, or written in part.
     #[error("its checksum does not match")]
@@ -27,7 +27,7 @@ pub enum Damage {
     #[error("it belongs elsewhere")]
     Elsewhere,
     /// The checksum matches, but a field has an impossible value.
-    #[error("its {0} cannot be")]
+    #[error("its {0} cannot be right")]
     Field(&'static str),
 }
 

@@ -136,7 +136,7 @@ impl Cycle {
 
     /// Notes that it lacks changes that the other rotation took.
     pub(crate) fn fall_behind(&mut self) {
-        tracing::error!(cycle = self.number, "a rotation has no room, and is left behind the other one");
+        tracing::error!(cycle = self.number, "a rotation has no room, and falls behind the other one");
         self.behind = Some((self.shared.config.clock)() + STILL);
         self.set_behind(true);
     }
@@ -153,7 +153,7 @@ impl Cycle {
 
     /// Notes that it is level again.
     pub(crate) fn caught_up(&mut self) {
-        tracing::info!(cycle = self.number, "a rotation is level with the other one again");
+        tracing::info!(cycle = self.number, "a rotation has caught up with the other one");
         self.behind = None;
         self.set_behind(false);
     }
@@ -329,7 +329,7 @@ impl Cycle {
             shared.queue.send(Message::Merged { cycle });
         };
         let task = self.shared.begin("intake-merge", work);
-        self.merging = task.inspect_err(|error| tracing::warn!(%error, "no thread to merge shelves with")).ok();
+        self.merging = task.inspect_err(|error| tracing::warn!(%error, "no thread is free to merge shelves")).ok();
     }
 
     /// The merging task has ended. There may be room now.
@@ -516,7 +516,7 @@ impl Cycle {
         match self.shared.begin("intake-shelf", work) {
             Ok(task) => running.task = Some(task),
             Err(error) => {
-                tracing::error!(%error, "a log cannot be transformed for want of a thread");
+                tracing::error!(%error, "a log cannot be transformed, since no thread is free");
                 let outcome = TransformOutcome::Failed;
                 self.shared.queue.send(Message::Transformed { cycle, log, attempt, outcome });
             }

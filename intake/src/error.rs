@@ -32,7 +32,7 @@ pub enum PutError {
     NoSpace,
     /// The maximum number of logs is retained for a caller that has not confirmed their changes
     /// ([`crate::Intake::covered`]), or has asked for retention ([`crate::Intake::retain`]). Nothing was written.
-    #[error("{RETAINED_MAX} logs are retained for a catalog that does not have what is in them")]
+    #[error("{RETAINED_MAX} logs are retained for a catalog that does not have their contents")]
     Retaining,
     /// No drive of the pool takes writes any more. The change may or may not exist when the intake is opened again.
     #[error("no drive takes writes")]
@@ -49,7 +49,7 @@ pub enum ReadError {
     #[error("the drive failed: {0}")]
     Drive(#[from] io::Error),
     /// The key does not exist, but may have been in a permanently lost part.
-    #[error("it may have been on what was lost")]
+    #[error("it may have been in a lost part")]
     Lost,
     /// The key does not exist, but may be on a missing drive.
     #[error("it may be on a drive of the pool that is missing")]
@@ -87,7 +87,9 @@ pub enum OpenError {
         problem: &'static str,
     },
     /// Every rotation lacks a drive, or cannot read one.
-    #[error("a drive of the pool is missing or cannot be read, and what was acknowledged last may be there alone")]
+    #[error(
+        "a drive of the pool is missing or cannot be read, and may have the only copy of the last acknowledged changes"
+    )]
     LacksDrives,
     /// Files in the manifest are missing or replaced by others, or have lost changes that the caller needs, and no
     /// other rotation has everything. [`crate::Config::accepts_losses`] gives them up.

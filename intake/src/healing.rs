@@ -61,7 +61,7 @@ pub(crate) fn heal(shared: &Shared, cycle: &CycleShared, whole: &View, to: &Arc<
                 manifest.heal(&drives, &there);
             },
         )?;
-        tracing::info!(records, shelf = %identity.file, "a rotation has back what it lost");
+        tracing::info!(records, shelf = %identity.file, "a rotation has its lost records again");
         Ok::<_, ReadError>(shelf)
     };
     let shelf = write().inspect_err(|_| discard(to, identity.file))?;

@@ -137,7 +137,7 @@ pub(crate) fn write_shelf(
         lacking.lost.iter().for_each(|part| builder.lose(part.clone()));
         builder.finish(source.all_masks(), superseded(cycle, &[]))?;
         let shelf = Finished { shared, drive: to, identity, access: Access::Stage }.publish(|| Ok(()), |_| ())?;
-        tracing::info!(records, shelf = %identity.file, "a rotation has what only the other one had taken");
+        tracing::info!(records, shelf = %identity.file, "a rotation has the records that only the other one had");
         Ok::<_, ReadError>(shelf)
     };
     let shelf = write().inspect_err(|_| discard(to, identity.file))?;

@@ -46,7 +46,7 @@ pub(crate) fn survey(shared: &Shared, cycle: &CycleShared, access: Access, bytes
         match shelf.surveyed(access) {
             Ok(surveyed) => replace(shared, cycle, shelf, surveyed),
             Err(error) => {
-                tracing::error!(%error, shelf = %shelf.file, "a damaged shelf cannot be read through");
+                tracing::error!(%error, shelf = %shelf.file, "a damaged shelf cannot be read completely");
                 cycle.damaged.lock().insert(shelf.file);
             }
         }

@@ -67,7 +67,7 @@ fn heal_if_needed(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
         && let Some(to) = target_of(&view, &[], drives)
         && let Err(error) = heal(shared, cycle, &whole, &to)
     {
-        tracing::warn!(%error, "a rotation is not whole yet");
+        tracing::warn!(%error, "a rotation is not complete yet");
     }
 }
 

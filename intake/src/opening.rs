@@ -133,7 +133,7 @@ pub(crate) fn open(
         pool.note_manifest(there.values());
     }
     if let Some(problem) = problem {
-        tracing::error!("the manifest of the pool {problem}; it is made anew from the files that are there");
+        tracing::error!("the manifest of the pool {problem}; it is rebuilt from the files that exist");
     }
     for (cycle, opened) in shared.cycles.iter().zip(&mut opened) {
         opened.clear_away(cycle);

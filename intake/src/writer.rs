@@ -127,7 +127,7 @@ impl Writer {
         // A failure is tried again. Only a crash would show the missing lengths.
         self.lengths_due = noted.is_err().then_some(due + EXTENT_AGE);
         if let Err(error) = noted {
-            tracing::warn!(%error, "lengths of logs are not written down");
+            tracing::warn!(%error, "the lengths of logs were not recorded");
         }
     }
 
@@ -144,7 +144,7 @@ impl Writer {
     fn note_last_lengths(&self) {
         let entries: Vec<_> = self.cycles.iter().filter_map(|cycle| cycle.open_entry(true)).collect();
         if let Err(error) = self.shared.note_lengths(|manifest| manifest.extend(entries)) {
-            tracing::warn!(%error, "lengths of logs are not written down");
+            tracing::warn!(%error, "the lengths of logs were not recorded");
         }
     }
 
@@ -264,7 +264,7 @@ impl Writer {
                     self.cycles[number].caught_up();
                     self.cycles[number].consider_merging();
                 }
-                Err(error) => tracing::warn!(%error, cycle = number, "a rotation stays behind the other one"),
+                Err(error) => tracing::warn!(%error, cycle = number, "a rotation is still behind the other one"),
             }
         }
     }
@@ -412,7 +412,7 @@ impl Writer {
             if first.is_some()
                 && let Err(error) = self.level(number, &lacking)
             {
-                tracing::error!(%error, "a rotation cannot be brought up to the other one");
+                tracing::error!(%error, "a rotation cannot catch up with the other one");
                 self.cycles[number].fall_behind();
             }
         }

@@ -83,7 +83,7 @@ impl Evidence {
     /// Why the catalog is older than the data that it belongs to, if a sign shows that.
     fn older(&self) -> Option<String> {
         let said = self.behind_log.clone().or_else(|| self.found_before.clone());
-        let by_mark = || "the workshop is marked by a run that a newer one knows".to_owned();
+        let by_mark = || "the workshop is marked by a run that only a newer catalog knows".to_owned();
         said.or_else(|| (!self.is_used_last()).then(by_mark))
     }
 }

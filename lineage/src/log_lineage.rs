@@ -92,12 +92,12 @@ impl LogLineage {
         if self.newest > at {
             let (newest, at) = (self.newest.0, at.0);
             return Some(format!(
-                "its log has batches up to number {newest} that do not follow on its own last one, number {at}"
+                "its log has batches up to number {newest} that do not follow its own last batch, number {at}"
             ));
         }
         let mut ranges = self.aside.iter().map(|(from, to)| *from..to.unwrap_or(Sequence(u64::MAX)));
         let is_aside = at <= self.last && ranges.any(|range| range.contains(&at));
-        is_aside.then(|| "its log says that it went on from a copy that was not the newest one".to_owned())
+        is_aside.then(|| "its log shows that it continued from a copy that was not the newest one".to_owned())
     }
 
     /// The store at `at` uses the log from here on. True if nothing in the log leads to it: the store is **ahead**,

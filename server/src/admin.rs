@@ -448,7 +448,7 @@ async fn answer_of_users(users: &Arc<Users>, request: &Request<Incoming>) -> Bod
         return json(&users.list().await?);
     }
     let Some(name) = parameter(request, "name") else {
-        return refuse(StatusCode::BAD_REQUEST, "write ?name=N behind it");
+        return refuse(StatusCode::BAD_REQUEST, "add ?name=N");
     };
     let (method, users) = (request.method().clone(), Arc::clone(users));
     uninterrupted(async move {
@@ -473,7 +473,7 @@ async fn answer_of_sets(admin: &Arc<impl Admin>, request: Request<Incoming>) -> 
         };
     }
     if request.method() != Method::POST {
-        return refuse(StatusCode::METHOD_NOT_ALLOWED, "GET /recall[?job=N], or POST /recall with what is wanted");
+        return refuse(StatusCode::METHOD_NOT_ALLOWED, "GET /recall[?job=N], or POST /recall with a request in JSON");
     }
     let body = match Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await {
         Ok(body) => body.to_bytes(),

@@ -153,7 +153,9 @@ pub fn can_listen(wanted: SocketAddr, mend: &str) -> Result<(), ServerError> {
 }
 
 fn is_taken(wanted: SocketAddr, source: &io::Error, mend: &str) -> ServerError {
-    ServerError::Refused(format!("cannot listen on {wanted}: {source}; choose {mend}, or end what listens there"))
+    ServerError::Refused(format!(
+        "cannot listen on {wanted}: {source}; choose {mend}, or stop the program that listens there"
+    ))
 }
 
 /// Random bits, which no other start has drawn.
@@ -168,7 +170,7 @@ async fn abort_stale(service: Arc<ObjectService>, limit: Duration) {
     let mut watch = loop {
         match service.stale_watch(limit).await {
             Ok(watch) => break watch,
-            Err(error) => tracing::warn!(%error, "it cannot be known which uploads are stale; it is tried again"),
+            Err(error) => tracing::warn!(%error, "cannot find out which uploads are stale; retrying"),
         }
         tokio::time::sleep(STALE_RETRY).await;
     };
@@ -176,7 +178,7 @@ async fn abort_stale(service: Arc<ObjectService>, limit: Duration) {
     loop {
         ticks.tick().await;
         if let Err(error) = service.abort_stale(&mut watch, began.elapsed()).await {
-            tracing::warn!(%error, "stale uploads could not be aborted; it is tried again");
+            tracing::warn!(%error, "could not abort stale uploads; retrying");
         }
     }
 }
@@ -247,7 +249,7 @@ impl RunningServer {
     /// Puts the drives to sleep, and makes durable what the next start needs.
     async fn close(&self) -> Result<(), ServerError> {
         if let Err(error) = self.jobs.closing().await {
-            tracing::warn!(%error, "repartitions cannot be notified of the end; they begin anew all the same");
+            tracing::warn!(%error, "cannot record that the server stops as requested; repartition jobs resume anyway");
         }
         self.status.end_verification().await;
         tracing::info!("putting the drives to sleep");
@@ -398,8 +400,8 @@ impl Boot<'_> {
         let begun = Journal::begin(dir.clone(), rack, random_seed()?, catalog);
         Ok(begun.map_err(|error| {
             let why = format!(
-                "the catalog has no journal, from which it could be made again if it is lost: {}: {error}; see that it \
-                 is a directory that can be written, and restart the server",
+                "the catalog has no journal, so it could not be rebuilt if it is lost: {}: {error}; make this a \
+                 writable directory, and restart the server",
                 dir.display()
             );
             tracing::warn!("{why}");
@@ -494,7 +496,7 @@ impl Boot<'_> {
 fn supervised(task: BoxFuture<'static, ()>) {
     drop(tokio::spawn(async move {
         if AssertUnwindSafe(task).catch_unwind().await.is_err() {
-            tracing::error!("a task of the server failed in a way that must not be; the server ends, start it again");
+            tracing::error!("a task of the server failed unexpectedly; the server stops: start it again");
             std::process::abort();
         }
     }));

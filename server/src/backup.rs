@@ -32,7 +32,7 @@ pub enum BackupError {
     #[error("{place}: {what}", place = .0.display(), what = .1)]
     Place(PathBuf, String),
     /// It could not be written.
-    #[error("the copy {place} could not be made: {error}", place = .0.display(), error = .1)]
+    #[error("cannot create the copy {place}: {error}", place = .0.display(), error = .1)]
     Snapshot(PathBuf, SnapshotError),
 }
 
@@ -54,14 +54,14 @@ async fn copy(
 ) -> Result<BackupReport, BackupError> {
     let refused = |what: String| BackupError::Place(path.to_owned(), what);
     let Some((dir, name)) = path.parent().zip(path.file_name()).filter(|_| path.is_absolute()) else {
-        return Err(refused("write the path of a file, which is made".into()));
+        return Err(refused("give the path of a new file".into()));
     };
     if path.symlink_metadata().is_ok() {
-        return Err(refused("is there already, and no copy replaces anything; name another file".into()));
+        return Err(refused("already exists, and is not overwritten; name another file".into()));
     }
     let draft = dir.join(format!(".{}-{nonce:016x}.new", name.to_string_lossy()));
     let opened = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&draft);
-    let mut file = opened.map_err(|error| refused(format!("cannot be made: {error}")))?;
+    let mut file = opened.map_err(|error| refused(format!("cannot be created: {error}")))?;
     let failed = |error: SnapshotError| BackupError::Snapshot(path.to_owned(), error);
     let written = catalog.snapshot(rack, made_ms, &mut file).await.and_then(|totals| {
         file.sync_all()?;

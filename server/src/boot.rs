@@ -123,7 +123,7 @@ pub async fn boot(
     }
     // Asked, not assumed: a crash, or the machine's own start, may have left drives spinning.
     for drive in hardware.spinning().await {
-        tracing::info!(%drive, "a drive spins, or may; it counts against the budgets, and is stopped");
+        tracing::info!(%drive, "a drive may be spinning; it counts against the budgets, and is stopped");
         facts.push(Event::DriveSpins { drive });
     }
     facts.push(Event::Booted);
@@ -154,7 +154,7 @@ async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), ServerError> {
 pub(crate) async fn refuse_another_racks(catalog: &Catalog, uuid: RackUuid) -> Result<(), ServerError> {
     match catalog.rack_uuid().await? {
         Some(found) if found != uuid.0 => Err(ServerError::Refused(format!(
-            "the catalog is that of rack {}, and all else belongs to rack {uuid}; put the right catalog back",
+            "the catalog belongs to rack {}, and everything else to rack {uuid}; put the right catalog back",
             RackUuid(found),
         ))),
         _ => Ok(()),
@@ -169,7 +169,7 @@ async fn refuse_a_new_catalog(context: &Context) -> Result<(), ServerError> {
         return Ok(());
     }
     Err(ServerError::Refused(
-        "the workshop holds staged files, and the catalog is new; put the newest catalog back, or, if it is lost, set \
+        "the workshop holds staged files, but the catalog is new; put the newest catalog back, or, if it is lost, set \
          accept_older_catalog = true in larder.toml"
             .into(),
     ))
@@ -203,12 +203,12 @@ async fn end_intents(catalog: &Catalog) -> Result<(), CatalogError> {
         if kept.as_ref().is_none_or(|kept| kept.contains(&blob)) {
             tracing::warn!(
                 %blob,
-                "this catalog knows of a blob that it was begun, and a newer one may know that it is complete; its \
-                 stacks stay, and `larder recover --replace` looks at them"
+                "this catalog records that a blob was begun, and a newer catalog may record that it is complete; its \
+                 stacks stay, and `larder recover --replace` checks them"
             );
             continue;
         }
-        tracing::warn!(%blob, "a blob was being written when the last server ended; its stacks are given up");
+        tracing::warn!(%blob, "a blob was being written when the last server ended; its stacks are discarded");
         catalog.abort_blob(blob).await?;
     }
     Ok(())
@@ -243,9 +243,9 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
     facts.extend(retiring.iter().map(|drive| Event::DriveRetiring { drive: *drive }));
     for (drive, _) in context.catalog.failed_drives().await? {
         if retiring.contains(&drive) {
-            tracing::info!(%drive, "a drive is retired and out of service; what may be left on it is rebuilt");
+            tracing::info!(%drive, "a drive is retired and out of service; its remaining data is rebuilt");
         } else {
-            tracing::warn!(%drive, "a drive failed for good; what is left on it is rebuilt");
+            tracing::warn!(%drive, "a drive failed permanently; its remaining data is rebuilt");
         }
         facts.push(Event::DriveFailed { drive, pulled: true });
     }
@@ -255,10 +255,10 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
     let returned = context.catalog.returned_drives().await?;
     for (drive, lost_bytes) in lost {
         facts.push(if returned.contains_key(&drive) {
-            tracing::warn!(%drive, "a drive is back that had failed; what is still wanted of it is looked for");
+            tracing::warn!(%drive, "a failed drive is back; it is searched for stacks that are still needed");
             Event::DriveReturned { drive, lost_bytes }
         } else {
-            tracing::warn!(%drive, "a drive was replaced, or a recovery missed stacks on it; these are rebuilt");
+            tracing::warn!(%drive, "a drive was replaced, or a recovery missed its stacks; they are rebuilt");
             Event::DriveReplaced { drive, lost_bytes }
         });
     }
@@ -316,8 +316,8 @@ async fn used_bytes(context: &Context, layout: &Layout) -> Result<BTreeMap<Drive
             let group: Option<GroupId> = blob.drives.first().and_then(|drive| layout.group_of(*drive));
             if group != Some(blob.group) || blob.drives.iter().any(|drive| layout.group_of(*drive) != group) {
                 return Err(ServerError::Refused(format!(
-                    "{} lies in group {}, which the rack as described has not; put the rack.toml back that it was \
-                     written with",
+                    "{} is stored in group {}, which the rack as described does not have; restore the rack.toml that \
+                     it was written with",
                     blob.blob, blob.group
                 )));
             }

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use workshop::{NamedSlot, Staging, Survey, UnknownFile};
 
 /// The fix for an older catalog.
-pub const FIX: &str = "put the newest catalog back; or stop the server and make it again from its journal with \
-                        `larder recover --replace`; if neither can be had, set accept_older_catalog = true in \
-                        larder.toml and start again";
+pub const FIX: &str = "put the newest catalog back; or stop the server and rebuild it from its journal with `larder \
+                       recover --replace`; if neither is possible, set accept_older_catalog = true in larder.toml and \
+                       start again";
 
 /// The queries and reports of the server's parts about the age of its catalog.
 #[derive(Debug, Default)]
@@ -142,7 +142,7 @@ pub(crate) async fn begin_run(
         tracing::error!("THE CATALOG IS NOT COMPLETE: {flaw}. Nothing is removed from the rack meanwhile; {FIX}");
     }
     if orders.contains(&Order::RememberOlder(None)) {
-        tracing::warn!("the catalog is not the one that was used last; accept_older_catalog says that it counts");
+        tracing::warn!("the catalog is not the one that was used last; it is used because accept_older_catalog is set");
     }
     obey(orders, catalog, staging, Some(marked)).await?;
     Ok(runs)
@@ -162,7 +162,7 @@ pub(crate) async fn found_newer(
     }
     tracing::error!("THE CATALOG IS OLDER: {why}. Nothing is removed from the rack meanwhile; {FIX}");
     if let Err(error) = obey(orders, catalog, staging, None).await {
-        tracing::error!(%error, "the next start cannot be warned of the older catalog");
+        tracing::error!(%error, "cannot record for the next start that the catalog is older");
     }
 }
 

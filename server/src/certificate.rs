@@ -79,14 +79,14 @@ impl Certificate {
         });
         match taken {
             Ok(()) => {
-                tracing::info!("new connections get the certificate that {} holds now", self.chain.display());
+                tracing::info!("new connections get the new certificate in {}", self.chain.display());
                 state.status.loaded_ms = wall_ms();
                 state.status.reloads += 1;
                 state.status.problem = None;
             }
             Err(why) => {
                 if state.status.problem.as_ref() != Some(&why) {
-                    tracing::error!("{why}; the certificate of before stays in use");
+                    tracing::error!("{why}; the previous certificate stays in use");
                 }
                 state.status.problem = Some(why);
             }
@@ -102,9 +102,9 @@ pub(crate) async fn watch(certificate: Option<Arc<Certificate>>, mut hangups: Si
         tokio::select! {
             _ = looks.tick(), if certificate.is_some() => {}
             _ = hangups.recv() => tracing::info!("SIGHUP: {}", if certificate.is_some() {
-                "looking at the certificate"
+                "reading the certificate again"
             } else {
-                "nothing to read again; larder.toml is read at the start alone"
+                "there is no certificate to read again; larder.toml is read only at the start"
             }),
         }
         // A file system may be slow, and requests must not wait for it.
@@ -127,8 +127,8 @@ fn read(certificate: &Path, key: &Path) -> Result<(Vec<u8>, Vec<u8>), String> {
             }
             Ok(data) if path == key && data.permissions().mode() & OTHERS_READ != 0 => {
                 return Err(format!(
-                    "the key {0} can be read by every user of this machine, so anybody can pose as this server; take \
-                     that right away with `chmod o= {0}` (its group may read it), and get a new key if it is in doubt",
+                    "the key {0} can be read by every user of this machine, so anyone could pose as this server; run \
+                     `chmod o= {0}` (its group may read it), and get a new key if others may have read it",
                     path.display()
                 ));
             }
@@ -136,7 +136,7 @@ fn read(certificate: &Path, key: &Path) -> Result<(Vec<u8>, Vec<u8>), String> {
             Err(error) => Err(error),
         };
         bytes.map_err(|error| {
-            format!("{} cannot be read: {error}; put a PEM file there that the server may read", path.display())
+            format!("{} cannot be read: {error}; put a PEM file there that the server can read", path.display())
         })
     };
     Ok((one(certificate)?, one(key)?))

@@ -537,8 +537,7 @@ impl Config {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let what = match error.kind() {
                 std::io::ErrorKind::InvalidData => {
-                    "is no text; restore it from a backup, or empty it, so that every setting has its default"
-                        .to_owned()
+                    "is not text; restore it from a backup, or empty it to give every setting its default".to_owned()
                 }
                 _ => format!("cannot be read: {error}"),
             };
@@ -591,7 +590,7 @@ impl Config {
             return Some(("migrate.pack_size", "must be above 0; remove the line for the rack's own".into()));
         }
         if self.migrate.with_checks && self.check_policy().every.is_none() {
-            let mend = "needs `workshop.check_every`; write \"1 d\" there, say, or false here";
+            let mend = "needs `workshop.check_every`; write for example \"1 d\" there, or false here";
             return Some(("migrate.with_checks", mend.into()));
         }
         if let Some(what) = self.thermometer.contradiction() {
@@ -602,7 +601,7 @@ impl Config {
         }
         let scheduler = &self.scheduler;
         if scheduler.shares == (Shares { client: 0, rebuild: 0, background: 0 }) {
-            return Some(("scheduler.shares", "must not all be 0; write 60 for the client, say".into()));
+            return Some(("scheduler.shares", "must not all be 0; write for example 60 for the client".into()));
         }
         if scheduler.overload_until_permille >= scheduler.overload_from_permille {
             return Some(("scheduler.overload_until", "must be below `overload_from`; write a smaller share".into()));

@@ -372,21 +372,21 @@ impl DataDir {
     pub fn put_figures(&self, figures: &Figures, rates: &[(DriveId, u64)]) -> Result<(), DataDirError> {
         let at = self.path.join(RACK);
         let old = read_part(&at)?;
-        let by_line = "cannot be changed line by line; write [drive], each [[drives]], and each of their keys on a \
-                       line of its own";
+        let by_line = "cannot be changed line by line; write [drive], each [[drives]], and each of their keys on its \
+                       own line";
         let new = profile::with_figures(&old, figures, rates).ok_or_else(|| damaged(&at, by_line))?;
         if !profile::is_same_but_for_figures(&self.described, &model::text::parse(&new, &at.to_string_lossy())?) {
             return Err(damaged(&at, by_line));
         }
         let (fresh, before) = (self.path.join("rack.toml.new"), self.path.join(RACK_BEFORE));
         for (path, text) in [(&before, &old), (&fresh, &new)] {
-            gone(fs::remove_file(path), "what was left of an earlier change")?;
+            gone(fs::remove_file(path), "a file left by an earlier change")?;
             write_new(path, text.as_bytes())?;
             if let Some(owner) = owner_elsewhere(&self.path)? {
                 give_to(path, owner)?;
             }
         }
-        fs::rename(&fresh, &at).map_err(|e| failed("naming the description", e))?;
+        fs::rename(&fresh, &at).map_err(|e| failed("renaming the description", e))?;
         sync_directory(&self.path)
     }
 
@@ -397,9 +397,9 @@ impl DataDir {
     /// [`DataDirError`].
     pub fn give_what_root_made(&self) -> Result<(), DataDirError> {
         let Some(owner) = owner_elsewhere(&self.path)? else { return Ok(()) };
-        let entries = fs::read_dir(&self.path).map_err(|e| failed("looking for what root has made", e))?;
+        let entries = fs::read_dir(&self.path).map_err(|e| failed("searching for files that root has created", e))?;
         for entry in entries {
-            let path = entry.map_err(|e| failed("looking for what root has made", e))?.path();
+            let path = entry.map_err(|e| failed("searching for files that root has created", e))?.path();
             // Drives that are directories may be many, and large; root makes nothing there.
             if path.is_file() {
                 give_to(&path, owner)?;
@@ -477,7 +477,7 @@ fn claim_of(path: &Path, rack: RackUuid, current: Option<RunId>, locks_max: usiz
 
 /// The user and group of the data directory `path`, if root works in the directory of another user.
 fn owner_elsewhere(path: &Path) -> Result<Option<(u32, u32)>, DataDirError> {
-    let of = |path: &Path| fs::metadata(path).map_err(|e| failed("looking for its owner", e));
+    let of = |path: &Path| fs::metadata(path).map_err(|e| failed("finding its owner", e));
     let (owner, myself) = (of(path)?, of(Path::new("/proc/self"))?);
     Ok(Some((owner.uid(), owner.gid())).filter(|_| myself.uid() == 0 && owner.uid() != 0))
 }
@@ -670,7 +670,7 @@ fn refuse_unless_complete(path: &Path) -> Result<(), DataDirError> {
     }
     if has(UNFINISHED) {
         let complete = format!("complete it with `larder init --data {} --rack ...`", path.display());
-        return Err(refused(path, format!("is a data directory that was never finished; {complete}")));
+        return Err(refused(path, format!("is an unfinished data directory; {complete}")));
     }
     if has(CATALOG) && has(RACK) {
         return Err(damaged(&path.join(IDENTITY), "is missing"));
@@ -694,7 +694,7 @@ fn begin(path: &Path, rack: &RackSpec) -> Result<RackUuid, DataDirError> {
     }
     // An existing directory may be open to all; its future contents are not for all.
     fs::set_permissions(path, Permissions::from_mode(private::DIRECTORY_MODE))
-        .map_err(|e| failed("closing it to others", e))?;
+        .map_err(|e| failed("removing others' access to it", e))?;
     let uuid = identity::random_uuid()?;
     write_new(&path.join(UNFINISHED), format!("{uuid}\n").as_bytes())?;
     sync_directory(path)?;

@@ -41,7 +41,7 @@ pub struct Descriptors {
 /// The process may have too few open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this process may have only {limit} files open (RLIMIT_NOFILE), and needs {needed}, or {wanted} to do all that is \
+    "this process may open only {limit} files (RLIMIT_NOFILE), and needs {needed}, or {wanted} for everything that is \
      configured; raise the limit with `ulimit -n {wanted}`, or with LimitNOFILE={wanted} in the service's unit"
 )]
 pub struct TooFewDescriptors {
@@ -70,8 +70,8 @@ impl Descriptors {
         let wanted = Self::wanted(connection_limit);
         if limit < wanted {
             tracing::warn!(
-                "this process may have {limit} files open, and would use {wanted}: it takes {} connections at once \
-                 rather than {connection_limit}; `ulimit -n {wanted}` or LimitNOFILE={wanted} lifts that",
+                "this process may open {limit} files, and would use {wanted}: it accepts {} connections at once \
+                 instead of {connection_limit}; raise the limit with `ulimit -n {wanted}` or LimitNOFILE={wanted}",
                 shares.connections
             );
         }

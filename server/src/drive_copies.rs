@@ -44,7 +44,7 @@ enum CopyError {
     File(#[from] io::Error),
     #[error("it cannot be staged: {0:?}")]
     Staged(ServiceError),
-    #[error("the journal does not lead on")]
+    #[error("the journal does not reach the present catalog")]
     Gap,
     #[error("it could not be written to drives")]
     Unwritten,
@@ -89,7 +89,7 @@ impl DriveCopies {
         if let Err(error) = self.step(now).await {
             self.policy.ended(now, false);
             self.note_overdue(true);
-            tracing::warn!(%error, "no copy of the catalog could be brought to drives; it is tried again");
+            tracing::warn!(%error, "could not store a copy of the catalog on drives; retrying");
         }
         self.under_way.is_some()
     }
@@ -148,7 +148,7 @@ impl DriveCopies {
         self.policy.ended(now, true);
         self.note_overdue(false);
         self.journal.note_on_drives(chain_of(&copies).map(|chain| chain.last));
-        tracing::info!(copy = copy.key, bytes = copy.bytes, "a copy of the catalog is on drives");
+        tracing::info!(copy = copy.key, bytes = copy.bytes, "stored a copy of the catalog on drives");
         Ok(())
     }
 

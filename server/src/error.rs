@@ -22,7 +22,7 @@ pub enum ServerError {
     #[error("catalog: {0}")]
     Catalog(#[from] CatalogError),
     /// The workshop cannot be used.
-    #[error("workshop: {0}; see that its directories are there and can be read and written")]
+    #[error("workshop: {0}; make sure that its directories exist and are readable and writable")]
     Workshop(#[from] DriveError),
     /// The rack cannot be laid out.
     #[error("rack: {0}")]

@@ -113,7 +113,7 @@ fn found(
     let seen = seen.map_err(|error| about(&disk.name, &error))?;
     seen.map(Some).map_err(|why| {
         let name = &disk.name;
-        format!("{name} is a disk of this rack: {why}. Or say `--wipe {name}`: everything on it is lost then")
+        format!("{name} is a disk of this rack: {why}. Or give `--wipe {name}`: everything on it is lost then")
     })
 }
 

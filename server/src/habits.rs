@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub async fn remember(context: Context, hardware: Arc<dyn Hardware>) {
     for (drive, habits) in hardware.habits() {
         if let Err(error) = context.catalog.put_drive_habits(drive, habits).await {
-            tracing::warn!(%drive, %error, "what a drive does about its power could not be remembered");
+            tracing::warn!(%drive, %error, "cannot record how a drive handles its power");
         }
     }
 }
@@ -19,6 +19,6 @@ pub async fn remember(context: Context, hardware: Arc<dyn Hardware>) {
 pub async fn note_wake(context: &Context, hardware: &dyn Hardware, drive: DriveId) {
     let Some(wake) = hardware.last_wakes().remove(&drive) else { return };
     if let Err(error) = context.catalog.note_unasked_wake(drive, wake).await {
-        tracing::warn!(%drive, %error, "a wake could not be remembered");
+        tracing::warn!(%drive, %error, "cannot record a wake");
     }
 }

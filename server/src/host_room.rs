@@ -71,7 +71,7 @@ impl HostRoom {
                     let drives = of.drives.clone();
                     world.report(Event::HostMeasured { host: host as u32, drives, free_bytes });
                 }
-                Err(error) => tracing::warn!(%error, path = %of.path.display(), "cannot see what is left of a disk"),
+                Err(error) => tracing::warn!(%error, path = %of.path.display(), "cannot read a disk's free space"),
             }
         }
     }

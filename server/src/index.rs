@@ -29,21 +29,21 @@ pub(crate) async fn open(dir: &DataDir, purpose: Purpose, options: SqliteOptions
     drop(opened);
     let made = recover::from_workshop(dir).await;
     if let Ok(Some(kept)) = &made {
-        let kept = if kept.is_empty() { String::new() } else { format!("; what there was is kept as {kept}") };
-        tracing::warn!("the catalog was made again from its journal and its log, and lacks nothing{kept}: {why}");
+        let kept = if kept.is_empty() { String::new() } else { format!("; the old file is kept as {kept}") };
+        tracing::warn!("the catalog was rebuilt from its journal and its log, and is complete{kept}: {why}");
     }
     match (open_once(dir, purpose, options), made) {
         (Err(first), Err(error)) => Err(ServerError::Refused(format!(
-            "{first}; nor can a start make it again from its journal and its log: {error}"
+            "{first}; it cannot be rebuilt from its journal and its log either: {error}"
         ))),
         // What it would acknowledge would stand against the batches that it lacks.
         (Ok((store, _)), Err(error)) if store.behind_log().is_some() => Err(ServerError::Refused(format!(
-            "{why}; nor can a start make the catalog again from its journal and its log: {error}; put that right and \
-             start again, or put the newest catalog back; to use this one instead, set accept_older_catalog = true in \
+            "{why}; the catalog cannot be rebuilt from its journal and its log either: {error}; fix that and start \
+             again, or put the newest catalog back; to use this catalog instead, set accept_older_catalog = true in \
              larder.toml"
         ))),
         (opened, Err(error)) => {
-            tracing::error!(%error, "the catalog cannot be made again from its journal and its log");
+            tracing::error!(%error, "the catalog cannot be rebuilt from its journal and its log");
             opened
         }
         (opened, _) => opened,

@@ -207,7 +207,7 @@ impl IntakeLog {
                 io::ErrorKind::InvalidData => return incomplete(&error),
                 _ => {}
             }
-            let mend = "see that it is a directory that can be read and written, on a disk that has some room";
+            let mend = "make sure that it is a readable and writable directory on a disk with free space";
             ServerError::Refused(format!("opening the log of small objects {error}; {mend}"))
         })
     }
@@ -292,9 +292,9 @@ impl IntakeLog {
         }
         let place = log.map_or("the pool of small objects", |log| log.places.as_str());
         Err(ServerError::Refused(format!(
-            "{place} is missing, or another than the one that this catalog was used with: small objects are there; put \
-             the right one in its place, or, if it is lost, set accept_older_catalog = true in larder.toml and start \
-             again"
+            "{place} is missing, or is not the one that this catalog was used with, and small objects are stored \
+             there; put the right one in its place, or, if it is lost, set accept_older_catalog = true in larder.toml \
+             and start again"
         )))
     }
 
@@ -349,15 +349,12 @@ impl IntakeLog {
             OpenError::Incomplete(_) | OpenError::Manifest(_) => io::Error::new(io::ErrorKind::InvalidData, error),
             OpenError::Drive { drive, error: ReadError::Damaged(damage) } => io::Error::other(format!(
                 "its file intake.pool on drive {drive} of the pool is damaged ({damage}): restore it from a copy of \
-                 the data directory; it never changes but when a drive joins the pool"
+                 the data directory; it changes only when a drive joins the pool"
             )),
             error => io::Error::other(error),
         })?;
         if torn_bytes > 0 {
-            tracing::warn!(
-                torn_bytes,
-                "the end of the intake's log was torn off by a crash; nobody was answered for it"
-            );
+            tracing::warn!(torn_bytes, "a crash cut off the end of the intake's log; no client had an answer for it");
         }
         let state = State { found: Some(replay), unshown, ..State::default() };
         let old = intake.scan_entries(&[PAYLOAD_1], Some(&[PAYLOAD_1 + 1])).next().transpose();
@@ -403,9 +400,9 @@ fn is_missing(dir: &DataDir, places: &IntakePlaces) -> bool {
 
 fn missing(places: &IntakePlaces) -> ServerError {
     ServerError::Refused(format!(
-        "{} is missing or lacks a drive, and what was acknowledged last may be there alone; put it back, or restore \
-         both it and catalog.db from one backup; if it is lost, say `larder recover --replace`, which takes from the \
-         journal what it has, or set accept_older_catalog = true in larder.toml and start again",
+        "{} is missing or lacks a drive, and may have the only copy of the last acknowledged changes; put it back, or \
+         restore both it and catalog.db from one backup; if it is lost, run `larder recover --replace`, which restores \
+         the changes that the journal has, or set accept_older_catalog = true in larder.toml and start again",
         places.shown()
     ))
 }
@@ -420,8 +417,8 @@ fn home_of_look(dir: &DataDir) -> io::Result<Box<dyn Directory>> {
 fn incomplete(error: &io::Error) -> ServerError {
     ServerError::Refused(format!(
         "{error}; put the missing files back, or restore the log, the directory manifest and catalog.db from one \
-         backup; if they are lost, set accept_older_catalog = true in larder.toml and start again: the objects in them \
-         are answered with an error then"
+         backup; if they are lost, set accept_older_catalog = true in larder.toml and start again: GETs of the objects \
+         in them then fail"
     ))
 }
 
@@ -467,7 +464,7 @@ impl CommitLog for IntakeLog {
             (state.found.take(), state.unshown)
         };
         let Some(found) = found else {
-            return Err(LogError::Failed("it was replayed already".into()));
+            return Err(LogError::Failed("it was already replayed".into()));
         };
         let mut entry = Vec::new();
         let mut next = (Sequence::default(), 0);

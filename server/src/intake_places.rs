@@ -104,8 +104,8 @@ impl IntakePlaces {
             let is_new = !has_label(place);
             if is_pool && is_new && !place.join(JOIN).exists() {
                 tracing::warn!(
-                    "a drive of the pool is missing: {shown} has no label; mount it, and start again (or, if an empty \
-                     drive is to join the pool, put an empty file {JOIN} there)"
+                    "a drive of the pool is missing: {shown} has no label; mount it, and start again (or, to let an \
+                     empty drive join the pool, create an empty file {JOIN} there)"
                 );
                 unmounted.push(place.clone());
             } else if place.starts_with(&self.ours) || place.is_dir() {
@@ -119,7 +119,7 @@ impl IntakePlaces {
                 let opened = open(index, place);
                 found.push(opened.map_err(|error| io::Error::new(error.kind(), format!("{shown}: {error}")))?);
             } else {
-                let what = "is not there, and is made by nobody but you: is its drive mounted?";
+                let what = "does not exist, and only you can create it: check that its drive is mounted";
                 return Err(io::Error::new(io::ErrorKind::NotFound, format!("{shown}: it {what}")));
             }
         }

@@ -44,7 +44,7 @@ pub(crate) async fn keep(context: Context, (journal, is_recovered): (Arc<Journal
             context.counters.has_snapshot_failed.store(made.is_err(), Ordering::Relaxed);
             match made {
                 Ok(totals) => written(&totals),
-                Err(error) => tracing::warn!(%error, "no snapshot of the catalog could be written; it is tried again"),
+                Err(error) => tracing::warn!(%error, "could not write a snapshot of the catalog; retrying"),
             }
         }
         if is_newest && snapshots.is_check_due(now(), size) {
@@ -59,12 +59,13 @@ pub(crate) async fn keep(context: Context, (journal, is_recovered): (Arc<Journal
 /// Logs that a snapshot was written.
 fn written(totals: &SnapshotTotals) {
     let SnapshotTotals { records, bytes, damaged, .. } = *totals;
-    tracing::info!(records, bytes, "a snapshot of the catalog was written beside it");
+    tracing::info!(records, bytes, "wrote a new snapshot of the catalog into its journal");
     if damaged > 0 {
         tracing::warn!(
             damaged,
-            "records of the catalog are damaged, in this snapshot as well; the oldest one may have them whole, and \
-             stays: stop the server and run `larder recover --replace`, or write the objects again or delete them"
+            "some records of the catalog are damaged, and in this snapshot as well; the oldest snapshot may have them \
+             whole, and is kept: stop the server and run `larder recover --replace`, or write the objects again or \
+             delete them"
         );
     }
 }
@@ -103,7 +104,7 @@ pub(crate) async fn lead_on(
     match &made {
         Ok(_) => catalog.release_log(),
         Err(error) => {
-            tracing::warn!(%error, "no snapshot of the recovered catalog could be written; it is tried again");
+            tracing::warn!(%error, "could not write a snapshot of the recovered catalog; retrying");
         }
     }
     Ok(made.is_err())
@@ -114,8 +115,8 @@ async fn check(journal: &Arc<Journal>) {
     let journal = Arc::clone(journal);
     match tokio::task::spawn_blocking(move || journal.check()).await {
         Ok(None) => {}
-        Ok(Some(flaw)) => tracing::warn!("the journal of the catalog is damaged, and a snapshot is made anew: {flaw}"),
-        Err(error) => tracing::error!(%error, "the journal of the catalog could not be read through"),
+        Ok(Some(flaw)) => tracing::warn!("the journal of the catalog is damaged; writing a new snapshot: {flaw}"),
+        Err(error) => tracing::error!(%error, "could not read all of the catalog's journal"),
     }
 }
 

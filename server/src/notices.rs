@@ -64,9 +64,8 @@ fn refused(claim: &Claim) -> Option<String> {
 pub fn network(address: SocketAddr) -> Option<String> {
     (!address.ip().to_canonical().is_loopback()).then(|| {
         format!(
-            "S3 on {address} is open to the network without TLS: whoever is on the way reads keys' signatures and all \
-             data; set certificate and key under [tls] in larder.toml, or write \
-             listen = \"127.0.0.1:{}\" there",
+            "S3 on {address} is open to the network without TLS: anyone on the network path can read signatures and \
+             all data; set certificate and key under [tls] in larder.toml, or write listen = \"127.0.0.1:{}\" there",
             address.port()
         )
     })
@@ -79,14 +78,14 @@ pub fn staging(config: &Config) -> String {
     let migrate = &config.migrate;
     let small = match migrate.min_bytes {
         0 => String::new(),
-        bytes => format!(" Those of less than {bytes} bytes stay until it is {} full.", percent(critical)),
+        bytes => format!(" Those below {bytes} bytes stay until the workshop is {} full.", percent(critical)),
     };
-    let on_one_disk = "New objects lie on the server's own disk alone, without redundancy,";
+    let on_one_disk = "New objects are stored only on the server's own disk, without redundancy,";
     if config.thermometer.thermometer().default == Temperature::Hot {
         return format!(
-            "{on_one_disk} until a rule of [thermometer] in larder.toml calls them cold; those that none does stay \
-             there, and move only while the workshop is {} full (migrate.older_than and workshop.regular are not for \
-             them).{small}",
+            "{on_one_disk} until a rule of [thermometer] in larder.toml calls them cold; objects that no rule calls \
+             cold stay there, and move only while the workshop is {} full (migrate.older_than and workshop.regular do \
+             not apply to them).{small}",
             percent(critical)
         );
     }
@@ -100,7 +99,7 @@ pub fn staging(config: &Config) -> String {
         ),
         None => format!(
             "{on_one_disk} for as long as the workshop is less than {} full; write older_than = \"1 d\" under \
-             [migrate] in larder.toml, and they move to the rack when they are so old.{small}",
+             [migrate] in larder.toml to move them to the rack at that age.{small}",
             percent(regular)
         ),
     }
@@ -151,7 +150,7 @@ mod tests {
         assert!(notice.contains("less than 30 % full; write older_than = \"1 d\""), "{notice}");
         let notice = staging(&config("[migrate]\nolder_than = \"1 d\"\nmin_size = 7\n[workshop]\nregular = 0.255"));
         assert!(notice.contains("1 d to 1 d 1 h old") && notice.contains("25.5 % full"), "{notice}");
-        assert!(notice.ends_with("Those of less than 7 bytes stay until it is 80 % full."), "{notice}");
+        assert!(notice.ends_with("Those below 7 bytes stay until the workshop is 80 % full."), "{notice}");
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl ObjectService {
         assert!(self.context.holds.is_held(blob), "a blob is held before its object is looked up once more");
         let wanted = offset + range.start..offset + range.end;
         if wanted.end > found.payload_bytes {
-            return Err(ServiceError::Damaged(format!("the object is not within {blob}, in which it should lie")));
+            return Err(ServiceError::Damaged(format!("the object is not within {blob}, which should hold it")));
         }
         let is_here = self.recalls.is_here(&found, &wanted);
         if let Some(ahead) = &self.ahead {
@@ -438,8 +438,8 @@ impl ObjectService {
             return Ok(());
         }
         let reason =
-            "The rack is full: no group of drives has room for what is staged. Delete objects, or add drives; \
-                      waiting makes no room."
+            "The rack is full: no group of drives has room for the staged objects. Delete objects, or add drives; \
+             waiting does not help."
                 .to_owned();
         Err(ServiceError::NoRoom { reason })
     }
@@ -453,7 +453,7 @@ impl ObjectService {
         Err(ServiceError::TooLarge {
             reason: format!(
                 "The object has {bytes} bytes, and no group of drives of this rack holds more than {most_bytes} of one \
-                 object. It can be stored in parts of its own, as several objects."
+                 object. Store it as several objects."
             ),
         })
     }

@@ -29,7 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// not unmounted reads its journal first.
 const SWITCH_MAX: Duration = Duration::from_mins(5);
 
-const INTERRUPTED: &str = "interrupted; the drives are put to rest, and nothing was changed";
+const INTERRUPTED: &str = "interrupted; the drives are put to sleep, and nothing was changed";
 
 /// The reason that a drive of a group is not awake.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ pub enum WakeError {
     #[error(transparent)]
     Drive(#[from] DriveError),
     /// There is no permit for it.
-    #[error("it was not started: its power is taken by drives that spin and were not stopped ({0}); see to these")]
+    #[error("it was not started: drives that spin and were not stopped take its power ({0}); stop these first")]
     NoPower(usize),
 }
 
@@ -164,7 +164,7 @@ impl OfflineRack {
         let Some(hardware) = self.hardware.clone() else { return };
         let spinning = hardware.spinning().await;
         for drive in &spinning {
-            tracing::info!(%drive, "a drive spins, or may; it counts against the budgets, and is stopped");
+            tracing::info!(%drive, "a drive may be spinning; it counts against the budgets, and is stopped");
             self.ledger.found_spinning(*drive);
         }
         self.stop(spinning).await;
@@ -186,7 +186,7 @@ impl OfflineRack {
                 // A drive that is gone takes no power.
                 Ok(()) | Err(DriveError::Gone(_)) => self.ledger.released(drive),
                 Err(error) => {
-                    tracing::warn!(%drive, %error, "a drive was not stopped; it counts as one that spins");
+                    tracing::warn!(%drive, %error, "a drive was not stopped; it counts as spinning");
                 }
             }
         }

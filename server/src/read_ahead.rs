@@ -137,7 +137,7 @@ impl ReadAhead {
         let reads = match self.fill(plan, ask, &outlook, &mut blobs).await {
             Ok(plan) => plan.into_reads(self.context.spool.usage().capacity_bytes),
             Err(error) => {
-                tracing::warn!(%error, "nothing is read ahead: the catalog does not say what lies where");
+                tracing::warn!(%error, "nothing is read ahead: the catalog cannot look up the objects");
                 return;
             }
         };

@@ -124,7 +124,7 @@ impl ReadLog {
     /// [`ReadLog::write`]; an error is logged.
     pub(crate) async fn write_or_warn(&self, catalog: &Catalog) {
         if let Err(error) = self.write(catalog).await {
-            tracing::warn!(%error, "reads of staged objects could not be recorded; it is tried again");
+            tracing::warn!(%error, "could not record reads of staged objects; retrying");
         }
     }
 

@@ -117,7 +117,7 @@ impl ReadyRecall {
                 Ok(head.chain(stream).boxed())
             }
             Ok(Some(Err(error))) => Err(error),
-            Ok(None) => Err(RecallError::Spool("a recall ended before it began".into())),
+            Ok(None) => Err(RecallError::Spool("a recall ended before it started".into())),
             Err(_) => Err(RecallError::Spool("its disk does not answer".into())),
         }
     }
@@ -415,7 +415,7 @@ impl Recalls {
             ReserveError::Full(full) => RecallError::SpoolFull(full),
             ReserveError::Drive(error) => RecallError::Spool(error.to_string()),
         })?;
-        let reader = reader.ok_or_else(|| RecallError::Spool("a recall was lost as it began".into()))?;
+        let reader = reader.ok_or_else(|| RecallError::Spool("a recall was lost as it started".into()))?;
         self.world.read(ReadOrder {
             blob,
             range,

@@ -90,8 +90,8 @@ async fn recover(
     let place = dir.catalog();
     if place.exists() && !options.replace {
         return Err(ServerError::Refused(format!(
-            "{} is there; if it is lost all the same (`larder verify` says what is wrong with it), add --replace: it \
-             is kept under another name",
+            "{} exists; if it is unusable nevertheless (`larder verify` shows why), add --replace: it is kept under \
+             another name",
             place.display()
         )));
     }
@@ -254,7 +254,7 @@ impl Progress {
             let now = clock::monotonic();
             if now.saturating_duration_since(*self.said.get_or_insert(now)) >= PROGRESS {
                 self.said = Some(now);
-                tracing::info!("the catalog is being made again: {done} of {records} records");
+                tracing::info!("rebuilding the catalog: {done} of {records} records");
             }
         }
     }
@@ -321,7 +321,7 @@ async fn base(
     if let Some(path) = &options.from {
         match check_snapshot(path) {
             Ok(checked) if checked.rack == dir.rack_uuid().0 => whole.push((checked, path.clone(), Source::Copy)),
-            Ok(_) => return Err(unusable(path, "it is of another rack; name this rack's")),
+            Ok(_) => return Err(unusable(path, "it belongs to another rack; name a copy of this rack's catalog")),
             Err(error) => return Err(unusable(path, &format!("{error}; name another copy"))),
         }
     }
@@ -382,7 +382,7 @@ fn usable(
     for (_, path) in &found.snapshots {
         match check_snapshot(path) {
             Ok(checked) if checked.rack == dir.rack_uuid().0 => whole.push((checked, path.clone(), source)),
-            Ok(_) => watch(Step::Unusable(&format!("{}: it is of another rack", path.display()))),
+            Ok(_) => watch(Step::Unusable(&format!("{}: it belongs to another rack", path.display()))),
             Err(error) => watch(Step::Unusable(&format!("{}: {error}", path.display()))),
         }
     }

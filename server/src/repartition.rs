@@ -90,7 +90,7 @@ impl Repartitions {
         for job in jobs.shared.context.catalog.jobs().await? {
             let number = job.job;
             if let Err(error) = jobs.take_up(job).await {
-                tracing::error!(job = number, %error, "a repartition cannot be taken up; the next start tries again");
+                tracing::error!(job = number, %error, "cannot resume a repartition job; the next start tries again");
             }
         }
         let shared = Arc::clone(&jobs.shared);
@@ -132,7 +132,7 @@ impl Repartitions {
     fn in_background(&self, what: impl Future<Output = Result<(), CatalogError>> + Send + 'static) {
         (self.shared.context.spawn)(Box::pin(async move {
             if let Err(error) = what.await {
-                tracing::error!(%error, "what a repartition has left was not tidied up; the next start tries again");
+                tracing::error!(%error, "cannot remove the leftovers of a repartition job; the next start tries again");
             }
         }));
     }
@@ -264,7 +264,8 @@ impl Repartitions {
                 self.change(job, JobState::Publishing, JobState::Paused).await?
             }
             JobState::Publishing | JobState::Removing => {
-                let message = format!("the output of job {job} is published already; remove what you do not want");
+                let message =
+                    format!("the output of job {job} is already published; remove the objects that you do not want");
                 return Err(JobError::Refused(message));
             }
             _ => return Err(JobError::Refused(format!("job {job} is over"))),

@@ -59,7 +59,7 @@ pub(crate) fn not_failed(drive: DriveId) -> String {
 pub(crate) fn leaves_too_few(group: GroupId, drive: DriveId, left: GroupLeft) -> Option<String> {
     (!left.is_enough()).then(|| {
         format!(
-            "without drive {0}, group {1} would have {2} in service, and blobs have {3} stacks: what drive {0} holds \
+            "without drive {0}, group {1} would have {2} in service, and blobs have {3} stacks: the data of drive {0} \
              could not be rebuilt until a drive that failed is replaced (`larder drive replace`). If drive {0} cannot \
              be read, use --force, and replace it",
             drive.0,
@@ -92,8 +92,8 @@ pub(crate) fn is_needed(drive: DriveId, unbuilt: &[u32]) -> Option<String> {
 pub(crate) fn has_failed(drive: DriveId) -> String {
     let number = drive.0;
     format!(
-        "drive {number} has failed: there is nothing to copy from it. What it held is rebuilt; `larder drive replace \
-             {number}` puts another in its place"
+        "drive {number} has failed: there is nothing to copy from it. Its data is rebuilt; `larder drive replace \
+         {number}` puts another drive in its place"
     )
 }
 
@@ -118,7 +118,7 @@ pub(crate) enum Found {
 pub(crate) fn look(path: &Path, place: &Label, known: Option<DriveUuid>, claim: &Claim) -> Result<Found, String> {
     let (shown, label_name) = (path.display(), label::file_name());
     let mut names = names_in(path)?;
-    claim.check_owner(path).map_err(|error| format!("{shown} is not taken: {error}"))?;
+    claim.check_owner(path).map_err(|error| format!("{shown} cannot be used: {error}"))?;
     let is_blank = is_blank_label(path);
     // Neither an owner mark nor a blank label counts as content.
     names.retain(|name| *name != owner::file_name().as_str() && !(is_blank && *name == label_name.as_str()));
@@ -131,7 +131,7 @@ pub(crate) fn look(path: &Path, place: &Label, known: Option<DriveUuid>, claim: 
         return Ok(Found::Itself(found.uuid));
     }
     let not_empty = |found: &str| {
-        let never = "what is on a drive is never deleted; move it away, or use another drive";
+        let never = "Larder never deletes files on a drive; move them away, or use another drive";
         Err(format!("{shown} is not empty ({found} is there): {never}"))
     };
     if let Some(found) = names.iter().find(|name| *name != label_name.as_str()) {
@@ -155,7 +155,7 @@ pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>, claim: &C
         Found::Labelled(uuid) => Ok(Taken::Another(uuid)),
         Found::Nothing => {
             remove_blank_label(path)?;
-            let mend = "see that the drive can be written, empty it, and run this again";
+            let mend = "make the drive writable, empty it, and run this again";
             let written = label::write_directories(&[(path.to_owned(), fresh.clone())]);
             let written = written.map(|()| Taken::Another(fresh.uuid));
             written.map_err(|error| format!("labelling {}: {error}; {mend}", path.display()))
@@ -194,11 +194,11 @@ fn names_in(path: &Path) -> Result<Vec<String>, String> {
     look().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             format!(
-                "there is no directory {}; make it, or mount the new drive there, and run this again",
+                "there is no directory {}; create it, or mount the new drive there, and run this again",
                 path.display()
             )
         }
-        _ => format!("looking into {}: {error}; see that it can be read and written", path.display()),
+        _ => format!("reading the directory {}: {error}; make it readable and writable", path.display()),
     })
 }
 

@@ -28,7 +28,7 @@ impl ServiceManager {
     /// Sends `state`, for example `READY=1`.
     pub fn notify(&self, state: &str) {
         if let Err(error) = self.socket.send_to_addr(state.as_bytes(), &self.address) {
-            tracing::warn!(%error, "the service manager did not get {state}");
+            tracing::warn!(%error, "cannot send {state} to the service manager");
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn workshop_full(full: &workshop::Full) -> ServiceError {
         None => ServiceError::TooLarge {
             reason: format!(
                 "The object takes {wanted_bytes} bytes of the workshop, which holds {capacity_bytes} \
-                 (workshop.capacity in larder.toml). It can be stored when the workshop is made larger."
+                 (workshop.capacity in larder.toml). Make the workshop larger to store it."
             ),
         },
     }
@@ -77,7 +77,7 @@ pub(crate) fn recall_error(error: RecallError) -> ServiceError {
             ServiceError::DataLost { what: Rejection::DataLost.text().into() }
         }
         RecallError::Before(why) => {
-            ServiceError::Unavailable { reason: format!("the last recall of the object came to nothing: {why}") }
+            ServiceError::Unavailable { reason: format!("the last recall of the object failed: {why}") }
         }
         RecallError::Refused(reason) => match reason.retry_after() {
             Some(wait) => ServiceError::SlowDown { retry_after_s: retry_after_s(wait), reason: reason.text().into() },

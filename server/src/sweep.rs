@@ -88,7 +88,7 @@ pub(crate) async fn sweep(context: Context, world: WorldHandle, known: Known) {
         report_missing(&sweeping.context, &slots).await.map_err(ServerError::from)
     };
     if let Err(error) = swept.await {
-        tracing::warn!(%error, "not all of the workshop was swept; the next start does it");
+        tracing::warn!(%error, "part of the workshop was not swept; the next start sweeps it");
     }
 }
 
@@ -102,7 +102,7 @@ struct Sweeping {
 
 /// A file that cannot be looked at does not stop the sweep of the others; the next start looks again.
 fn unread(error: &disk::DriveError) {
-    tracing::warn!(%error, "what nobody knows in the workshop could not be looked at");
+    tracing::warn!(%error, "cannot examine an unknown file in the workshop");
 }
 
 impl Sweeping {
@@ -192,7 +192,7 @@ fn note(context: &Context, judged: &Judged) {
     context.counters.unknown_staged.fetch_add(foreign, Ordering::Relaxed);
     context.counters.left_staged.fetch_add(own, Ordering::Relaxed);
     if removed + own > 0 {
-        tracing::info!(removed, kept = own, "staged files of the last run that no object refers to");
+        tracing::info!(removed, kept = own, "found staged files of the last run that belong to no object");
     }
     if foreign > 0 {
         tracing::warn!(foreign, "staged files that this catalog does not know are kept: they may be a newer catalog's");

@@ -27,7 +27,7 @@ pub fn create(path: &Path, header: &Header) -> io::Result<Tracer> {
         let mut file = file.lock();
         let written = file.as_mut().map(|file| line(file, record));
         if let Some(Err(error)) = written {
-            tracing::error!(%error, "the trace cannot be written any more; it ends here");
+            tracing::error!(%error, "can no longer write the trace; it ends here");
             *file = None;
         }
     }))

@@ -102,9 +102,9 @@ impl ObjectService {
         let (most_bytes, capacity_bytes) = (self.open_bytes_max(), self.context.staging.usage().capacity_bytes);
         Ok((bytes > most_bytes).then(|| ServiceError::TooLarge {
             reason: format!(
-                "With this part the upload has {bytes} bytes. All parts of an upload must lie in the workshop at once, \
-                 which holds {capacity_bytes} (workshop.capacity in larder.toml), of which uploads may take \
-                 {most_bytes}. It can be stored when the workshop is made larger."
+                "With this part the upload has {bytes} bytes. The workshop must hold all parts of an upload at once: \
+                 its capacity is {capacity_bytes} (workshop.capacity in larder.toml), and uploads may take \
+                 {most_bytes} of that. Make the workshop larger to store the upload."
             ),
         }))
     }
@@ -139,7 +139,7 @@ impl ObjectService {
             let counted = counters.open_parts.recount(count).await;
             self.report_usage();
             let Err(error) = counted else { return };
-            tracing::warn!(%error, "the parts of open uploads could not be counted anew; it is tried again");
+            tracing::warn!(%error, "could not count the parts of open uploads again; retrying");
             tokio::time::sleep(recount_after(failures)).await;
         }
     }
@@ -357,8 +357,7 @@ impl OpenPart {
 
     fn share_is_full(&self, held_bytes: u64) -> ServiceError {
         let most_bytes = self.most_bytes;
-        let reason =
-            format!("open uploads hold {held_bytes} bytes of the {most_bytes} that they may; complete or abort some");
+        let reason = format!("open uploads hold {held_bytes} bytes, and may hold {most_bytes}; complete or abort some");
         ServiceError::SlowDown { retry_after_s: SHARE_RETRY_AFTER.as_secs() as u32, reason }
     }
 

@@ -38,16 +38,16 @@ pub struct Users {
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
     /// No user can have this name.
-    #[error("`{0}` is no user's name; write 1 to {NAME_CHARS} letters, digits, dots, hyphens or underscores")]
+    #[error("`{0}` is not a user name; write 1 to {NAME_CHARS} letters, digits, dots, hyphens or underscores")]
     BadName(String),
     /// A user has this name already.
-    #[error("there is a user {0} already; `larder user rotate {0}` gives new keys")]
+    #[error("there is a user {0} already; `larder user rotate {0}` creates new keys")]
     Exists(String),
     /// No user has this name.
     #[error("there is no user {0}; `larder user list` lists them")]
     Unknown(String),
     /// Root cannot be removed.
-    #[error("the user root stays; `larder user rotate root` gives it new keys")]
+    #[error("the user root cannot be removed; `larder user rotate root` creates new keys")]
     Root,
     /// It still owns buckets.
     #[error("{name} owns {buckets}; remove those first, or take the keys away with `larder user rotate {name}`")]

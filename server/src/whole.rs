@@ -90,8 +90,8 @@ impl CheckedBody {
         self.counters.wrong_bodies.fetch_add(1, Ordering::Relaxed);
         tracing::error!(
             object = self.name,
-            "THE BYTES OF AN OBJECT ARE NOT THOSE THAT IT WAS ACKNOWLEDGED WITH: its checksum does not match, though \
-             every block of it does. The client was cut off before the last of them. Keep a copy of the data \
+            "THE BYTES OF AN OBJECT ARE NOT THOSE THAT IT WAS ACKNOWLEDGED WITH: its checksum does not match, although \
+             those of its blocks do. The client was cut off before the last of them. Keep a copy of the data \
              directory, run `larder verify --deep`, and report this"
         );
         ServiceError::Unavailable { reason: format!("the bytes of {} do not have the object's checksum", self.name) }

@@ -211,7 +211,7 @@ pub enum ExperimentError {
     #[error("the rack has no layout: {0}")]
     Layout(#[from] LayoutError),
     /// A variant of the rack, for example the one without its limits, is not valid.
-    #[error("a variant of the rack does not stand: {0}")]
+    #[error("a variant of the rack is not valid: {0}")]
     Spec(#[from] SpecError),
     /// No seed was given.
     #[error("an experiment needs at least one seed")]

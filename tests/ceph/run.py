@@ -177,7 +177,7 @@ class Story:
 
     def without_apply_nothing_is_done(self):
         said = self.larder.change("convert", "osd.3")
-        assert "osd destroy 3 --yes-i-really-mean-it" in said and "nothing was done" in said, said
+        assert "osd destroy 3 --yes-i-really-mean-it" in said and "nothing was changed" in said, said
         assert self.shape() == self.before
 
     def a_conversion_that_is_killed_goes_on(self):

@@ -217,7 +217,7 @@ class CatalogGone(SystemTest):
                 server = self.serve(data)
                 self.reads(server.client(), "pantry", objects)
                 if left != size - 100:
-                    self.assertIn("the catalog was made again from its journal and its log", server.log())
+                    self.assertIn("the catalog was rebuilt from its journal and its log", server.log())
                 server.kill()
                 self.assertEqual(larder("recover", "--replace", "--data", data).returncode, 0)
                 self.assertEqual(self.verified(data, "--deep")["findings"], [])

@@ -139,10 +139,10 @@ class Words(SystemTest):
         self.assertIn(f"AWS_ENDPOINT_URL there is {server.endpoint}", elsewhere.said())
         self.assertEqual(elsewhere.stop(), 0)
         free = self.quickstart("--rack", "nas8", "--time-scale", "100", name="free", port=0)
-        self.assertIn("another one at every start", free.said())
+        self.assertIn("differs at every start", free.said())
         self.assertEqual(free.stop(), 0)
         again = self.serve(free.data, port=None)
-        self.assertIn("another one at every start", again.said())
+        self.assertIn("differs at every start", again.said())
         with open(os.path.join(free.data, "credentials"), encoding="ascii") as file:
             self.assertNotIn("export AWS_ENDPOINT_URL", file.read())
 
@@ -169,7 +169,7 @@ class Words(SystemTest):
     def test_a_new_directory_says_where_objects_lie_and_until_when(self):
         data = os.path.join(self.root, "new")
         made = larder("init", "--rack", "nas8", "--data", data)
-        said = "on the server's own disk alone, without redundancy, until they move to the rack: when they are 1 d"
+        said = "only on the server's own disk, without redundancy, until they move to the rack: when they are 1 d"
         self.assertIn(said, made.stdout)
         shell = subprocess.run(["sh", "-c", f". {data}/credentials && env"], capture_output=True, text=True, timeout=20)
         env = dict(line.split("=", 1) for line in shell.stdout.splitlines() if "=" in line)
@@ -189,7 +189,7 @@ class Words(SystemTest):
         server.client().put_object(Bucket="pantry", Key="k", Body=b"k")
         self.assertIn("less than 30 % full; write older_than = \"1 d\"", server.status()["warnings"][0])
         shown = larder("status", "--data", data).stdout
-        self.assertIn("warning   New objects lie on the server's own disk alone", shown)
+        self.assertIn("warning   New objects are stored only on the server's own disk", shown)
 
     def test_words_name_what_they_are_about(self):
         server = self.rack("nas8", STAYING)
@@ -202,7 +202,7 @@ class Words(SystemTest):
         self.assertIn("capacity", larder("drive", "list", "--data", server.data).stdout.splitlines()[0])
         rotated = larder("user", "rotate", "root", "--data", server.data).stdout
         path = os.path.join(os.path.realpath(server.data), "credentials")
-        self.assertIn(f"# {path} was rewritten with them, and the old ones are no longer valid\n", rotated)
+        self.assertIn(f"# {path} now has them, and the old keys are no longer valid\n", rotated)
         with open(path, encoding="ascii") as file:
             kept = file.read()
         self.assertTrue(all(line in kept for line in rotated.splitlines() if line.startswith("export ")))
@@ -212,7 +212,7 @@ class Words(SystemTest):
         self.assertEqual(server.stop(), 0)
         self.configure(server.data, {"listen": "localhost:9000"})
         said = refusal(larder("serve", "--data", server.data))
-        self.assertIn("larder.toml:1:10: `\"localhost:9000\"` is no address to listen on; write one such as", said)
+        self.assertIn("larder.toml:1:10: `\"localhost:9000\"` is not an address to listen on; write one such as", said)
 
     def test_everything_json_can_be_read_by_programs(self):
         server = self.rack("pelican-mini", BRISK)

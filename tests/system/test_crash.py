@@ -209,7 +209,7 @@ class Refused(SystemTest):
         os.rmdir(path)
         with open(path, "wb"):
             os.chmod(path, 0o600)
-        self.refused(server.data, "workshop/intake", "see that it is a directory")
+        self.refused(server.data, "workshop/intake", "make sure that it is a readable and writable directory")
         os.remove(path)
         os.rename(path + ".away", path)
         server = self.serve(server.data)

@@ -246,7 +246,7 @@ class GivenUpAndReplaced(Racks):
         self.assertEqual((report["drive"], report["state"]), (first, "failed"))
         self.does("fail", data, first)  # again is no error
         said = self.drive("fail", data, second).stdout
-        self.assertIn(f"drive {second} is given up", said)
+        self.assertIn(f"drive {second} is marked as failed", said)
         self.assertIn("next start", said)
         self.refuses("fail", data, third, "--force")
         self.refuses("fail", data, 4711, "no drive 4711")
@@ -307,7 +307,7 @@ class GivenUpAndReplaced(Racks):
         self.assertEqual((status["drives"]["retired"], status["drives"]["failed"]), (2, 0))
         shown = larder("status", "--data", data).stdout
         for drive in (first, second):
-            self.assertIn(f"drive {drive} is retired; ", shown)
+            self.assertIn(f"drive {drive} is retired and may be pulled; ", shown)
         self.assertNotIn("failed", shown)
         server.until_asleep()
         self.assertEqual(server.stacks([first, second]), [], "what moved is removed")
@@ -318,9 +318,9 @@ class GivenUpAndReplaced(Racks):
         os.remove(server.log_path)
         server = self.serve(data)
         self.all_read(server, objects)
-        said = f"a drive is retired and out of service; what may be left on it is rebuilt drive=d{first}"
+        said = f"a drive is retired and out of service; its remaining data is rebuilt drive=d{first}"
         self.assertIn(said, server.log())
-        self.assertNotIn("failed for good", server.log())
+        self.assertNotIn("failed permanently", server.log())
         os.mkdir(self.place(data, first))
         replaced = self.does("replace", data, first)
         self.assertEqual((replaced["state"], replaced["taken"]), ("standby", "another"))

@@ -78,7 +78,7 @@ class Lost(SystemTest):
         self.assertLessEqual(set(damaged), {stack["drive"] for stack in place["unusable"]})
         self.assertEqual({stack["why"] for stack in place["unusable"]}, {"damaged"})
         shown = larder("explain", "s3://pantry/b", "--data", server.data).stdout
-        self.assertRegex(shown, r"state +LOST: stacks on drives .* damaged, .*put it again from another copy")
+        self.assertRegex(shown, r"state +LOST: stacks on drives .* damaged, .*put the object again from another copy")
         self.assertIn("waiting does not help", shown)
         self.assertEqual(server.explain("pantry", "a")["place"]["state"], "readable")
         self.is_lost(server, "b")
@@ -132,4 +132,4 @@ class Lost(SystemTest):
         self.assertEqual(([stack["why"] for stack in place["unusable"]], place["state"]), (["failed"] * 2, "lost"))
         self.is_lost(server, "k")
         shown = larder("explain", "s3://pantry/k", "--data", server.data).stdout
-        self.assertIn("failed, and the code makes up for 1 stack; put it again from another copy", shown)
+        self.assertIn("failed, and the code can replace 1 stack; put the object again from another copy", shown)

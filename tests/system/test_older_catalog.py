@@ -457,7 +457,7 @@ class OlderCatalog(SystemTest):
         refused = subprocess.run([BINARY, "serve", "--data", server.data, "--port", "0"], text=True, timeout=60,
                                  env={**os.environ, **shim.environment()}, capture_output=True, check=False)
         self.assertEqual(refused.returncode, 1, refused.stderr)
-        self.assertIn("nor can a start make the catalog again from its journal and its log", refused.stderr)
+        self.assertIn("the catalog cannot be rebuilt from its journal and its log either", refused.stderr)
         shim.disarm()
         server = self.serve(server.data)
         self.reads(server.client(), "pantry", acknowledged)

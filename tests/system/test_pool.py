@@ -51,7 +51,7 @@ class Pool(SystemTest):
         paths = [os.path.join(self.root, name) for name in ("one", "two")]
         data = self.pooled(paths)
         said = refusal(larder("serve", "--data", data, "--port", 0))
-        self.assertIn("it is not there, and is made by nobody but you", said)
+        self.assertIn("it does not exist, and only you can create it", said)
         self.assertFalse(any(map(os.path.exists, paths)))
         for path in paths:
             os.mkdir(path)
@@ -76,7 +76,7 @@ class Pool(SystemTest):
         output = larder("serve", "--data", data, "--port", 0)
         self.assertEqual(output.returncode, 1)
         self.assertIn(f"a drive of the pool is missing: {place} has no label; mount it", output.stderr)
-        self.assertIn("lacks a drive, and what was acknowledged last may be there alone", output.stderr)
+        self.assertIn("lacks a drive, and may have the only copy of the last acknowledged changes", output.stderr)
 
     def test_a_start_waits_for_the_drive_that_may_hold_what_was_acknowledged_last(self):
         paths = [os.path.join(self.root, name) for name in ("one", "two")]
@@ -122,7 +122,7 @@ class Pool(SystemTest):
         intake = os.path.join(data, "workshop", "intake")
         os.rename(intake, intake + "-away")
         said = refusal(larder("serve", "--data", data, "--port", 0))
-        self.assertIn("is missing, or another than the one that this catalog was used with", said)
+        self.assertIn("is missing, or is not the one that this catalog was used with", said)
         shutil.rmtree(intake)
         os.rename(intake + "-away", intake)
         server = self.serve(data)

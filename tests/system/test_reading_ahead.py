@@ -203,14 +203,14 @@ class ReadingAhead(TreeTest):
         self.assertEqual((report["state"], report["objects"], report["missing"]), ("done", FILES // 40, 1))
         for words, why in [
             (["s3://nowhere/tree"], "bucket"),
-            (["s3://attic/tree", "--keys", listed], "name the bucket alone"),
-            (["s3://attic", "--keys", listed + "x"], "cannot be read"),
+            (["s3://attic/tree", "--keys", listed], "name only the bucket"),
+            (["s3://attic", "--keys", listed + "x"], "cannot read the keys"),
         ]:
             output = larder("recall", *words, "--data", self.server.data)
             self.assertEqual(output.returncode, 1)
             self.assertIn(why, output.stderr)
         said = larder("recall", "s3://attic/tree/", "--data", self.server.data, "--dry-run").stdout
-        self.assertIn("kWh beyond standby", said)
+        self.assertIn("kWh in addition to standby", said)
 
     def recall(self, *words):
         output = larder("recall", *words, "--data", self.server.data, "--json", timeout=300)

@@ -134,7 +134,7 @@ class Recover(SystemTest):
         made = json.loads(larder("catalog", "backup", copy, "--data", server.data, "--json").stdout)
         self.assertEqual(made["bytes"], os.path.getsize(copy))
         self.assertEqual(os.stat(copy).st_mode & 0o777, 0o600)
-        self.assertIn("is there already", refusal(larder("catalog", "backup", copy, "--data", server.data)))
+        self.assertIn("already exists", refusal(larder("catalog", "backup", copy, "--data", server.data)))
         objects |= self.used(server, "since")
         objects["before/02"] = noise(9_000, 77)
         client.put_object(Bucket="pantry", Key="before/02", Body=objects["before/02"])
@@ -424,7 +424,7 @@ class Recover(SystemTest):
         server.stop()
         before = sorted(os.listdir(server.data))
         words = ("recover", "--replace", "--data", server.data, "--from")
-        self.assertIn("it is of another rack", refusal(larder(*words, copy)))
+        self.assertIn("it belongs to another rack", refusal(larder(*words, copy)))
         with open(copy, "r+b") as file:
             file.truncate(os.path.getsize(copy) - 10)
         self.assertIn("it is cut off", refusal(larder(*words, copy)))
@@ -631,7 +631,7 @@ class RecoverAgain(SystemTest):
             started = f"{data}-started"
             shutil.copytree(data, started)
             server = self.serve(started)
-            self.assertIn("the catalog was made again from its journal and its log", server.log())
+            self.assertIn("the catalog was rebuilt from its journal and its log", server.log())
             server.kill()
             shutil.rmtree(started)
         self.recovers_again(data)

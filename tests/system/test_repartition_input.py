@@ -217,7 +217,7 @@ class Input(SystemTest):
             ("void", by, ["no records below s3://lake/void/: 2 objects without bytes"], False),
             ("csv", (*by, "--exclude", "*"), ["no input below s3://lake/csv/: 1 object excluded"], False),
             ("csv", (*by, "--exclude", "a**"), ["--exclude `a**`", "write a pattern such as"], False),
-            ("cut", by, ["say so with --format"], False),
+            ("cut", by, ["give it with --format"], False),
         ]
         for source, words, says, begins in wrong:
             with self.subTest(source=source, words=words):

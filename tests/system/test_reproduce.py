@@ -35,7 +35,7 @@ class Reproduction(SystemTest):
             file.write("not a report's")
         output = larder("reproduce", "pelican", "--quick", "--out", folder)
         self.assertEqual(output.returncode, 1)
-        self.assertIn("write --out with a directory that is new", output.stderr)
+        self.assertIn("give --out a new directory", output.stderr)
 
     def drawn(self, folder, count):
         """There are so many figures, and each of them is XML."""

@@ -68,9 +68,9 @@ class Users(SystemTest):
         for words, says in [
             (("remove", "ann"), "there is no user ann"),
             (("rotate", "ann"), "there is no user ann"),
-            (("remove", "root"), "the user root stays"),
+            (("remove", "root"), "the user root cannot be removed"),
             (("add", "root"), "there is a user root already"),
-            (("add", "a b"), "is no user's name"),
+            (("add", "a b"), "is not a user name"),
         ]:
             self.assertIn(says, refusal(self.user(*words)))
 

@@ -71,7 +71,7 @@ class Scrub(SystemTest):
         self.assertGreaterEqual(len(blobs), len(KINDS))
         for stacks, kind in zip(blobs, KINDS):
             damage(random.Random(kind).choice(stacks), kind)
-        self.assertIn("scrubbed from its first blob", larder("scrub", "start", "--data", server.data).stdout)
+        self.assertIn("starts from its first blob", larder("scrub", "start", "--data", server.data).stdout)
         report = self.until_scrubbed(server)
         counts = [group["last"] for group in report["status"]["groups"]]
         self.assertEqual(sum(count["lost_blobs"] for count in counts), 0)
@@ -124,7 +124,7 @@ class Scrub(SystemTest):
         server.stop()
         server = self.serve(server.data)
         self.assertTrue(self.report(server)["status"]["paused"])
-        self.assertIn("scrubs go on", larder("scrub", "resume", "--data", server.data).stdout)
+        self.assertIn("scrubs are resumed", larder("scrub", "resume", "--data", server.data).stdout)
         # Of a blob of 2 + 1 stacks two are gone.
         lost = self.blobs(server)[0]
         damage(lost[0], "gone")

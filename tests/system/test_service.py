@@ -100,7 +100,7 @@ class Manager(SystemTest):
         server.process.send_signal(signal.SIGHUP)
         self.assertEqual([manager.recv(64) for _ in range(3)], [b"WATCHDOG=1"] * 3)
         self.assertEqual(server.client().list_buckets()["Buckets"], [], "a reload is no end")
-        self.assertIn("SIGHUP: nothing to read again", server.log())
+        self.assertIn("SIGHUP: there is no certificate to read again", server.log())
         self.assertEqual(server.stop(), 0)
         manager.settimeout(1)
         said = []

@@ -42,8 +42,8 @@ class VerifyServing(SystemTest):
         self.assertEqual((report["rack"]["stacks"], report["catalog"]["stored"]), (0, len(objects)))
         said = larder("verify", "--data", server.data)
         self.assertEqual(said.returncode, 0, said.stderr)
-        self.assertIn("asleep; --wake wakes each once", said.stdout)
-        self.assertIn("all agree of what was looked at", said.stdout)
+        self.assertIn("asleep; --wake wakes each group once", said.stdout)
+        self.assertIn("all that was checked agrees", said.stdout)
         report = self.clean(server, "--wake")
         self.assertEqual(wakes(server), before + len(skipped))
         rack = report["rack"]
@@ -182,7 +182,7 @@ class VerifyServing(SystemTest):
             time.sleep(1)
             refused = larder("verify", "--data", server.data)
             self.assertEqual(refused.returncode, 2, refused.stdout)
-            self.assertIn("a verification is under way", refused.stderr)
+            self.assertIn("a verification is running already", refused.stderr)
         finally:
             asked.kill()
             asked.communicate()

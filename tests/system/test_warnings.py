@@ -235,7 +235,7 @@ class InTheRack(Warnings):
         self.renewed(server, drives[0])
         # It waits by itself until the group sleeps.
         replaced = self.drive(server, "replace", drives[0])
-        self.assertIn(f"drive {drives[0]} is another, empty drive now", replaced.stdout, replaced.stderr)
+        self.assertIn(f"drive {drives[0]} is now a different, empty drive", replaced.stdout, replaced.stderr)
         self.is_calm(server, "rebuild_impossible")
         server.until("all is rebuilt", lambda s: all(r["left_bytes"] == 0 for r in s["rebuilds"]))
         self.reads(server.client(), "pantry", objects)
@@ -244,7 +244,7 @@ class InTheRack(Warnings):
         data = self.made("nas8")
         fail = lambda drive, *words: larder("drive", "fail", drive, "--data", data, *words)
         [first, second, *_] = json.loads(larder("plan", "nas8", "--json").stdout)["groups"][0]
-        self.assertIn("is rebuilt in group 0 from the next start on", fail(first).stdout)
+        self.assertIn("is rebuilt in group 0 after the next start", fail(first).stdout)
         self.assertIn("group 0 would have 2 drives in service", refusal(fail(second)))
         self.assertIn("since group 0 lacks 1 drive", fail(second, "--force").stdout)
         self.assertEqual(fail(second).returncode, 0, "it is given up already")

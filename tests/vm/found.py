@@ -169,12 +169,12 @@ def privileges(settings):
 def nothing_is_made_of_disks_before_that_is_confirmed(results):
     lines = rack.answer(results, "found").splitlines()
     assert sum("scsi_debug" in line for line in lines if " yes" in line) == DISKS - 1, lines
-    rack.refused(results, "not asked", "nobody said how many disks may spin at once")
-    rack.refused(results, "not confirmed", "nobody has confirmed that; say --yes")
+    rack.refused(results, "not asked", "the number of disks that may spin at once is missing")
+    rack.refused(results, "not confirmed", "the rack needs to be confirmed; give --yes")
     rack.refused(results, "mounted", "cannot be used", "is mounted at /mnt")
     rack.refused(results, "twin", "is the identity of")
     asked = rack.answer(results, "asked")
-    assert "How many of 4 disks may spin at once?" in asked and "Make the rack? Write yes:" in asked, asked
+    assert "How many of 4 disks may spin at once?" in asked and "Create the rack? Type yes:" in asked, asked
     assert "nothing was written" in asked and "ended 1" in asked and asked.endswith("untouched"), asked
 
 
@@ -188,18 +188,18 @@ def what_may_not_be_used_is_left_out_with_the_reason(results):
 
 def a_rack_is_made_of_the_disks_that_were_found(results):
     lines = rack.answer(results, "init").splitlines()
-    assert "ended 0" in lines and any("made /data for the rack cupboard" in line for line in lines), lines
+    assert "ended 0" in lines and any("created /data for the rack cupboard" in line for line in lines), lines
     assert lines[-DISKS:] == ["standby"] * DISKS, lines
     plan = rack.answer(results, "plan")
     assert plan.count("[[drives]]") == DISKS and "active_drives = 2" in plan and "estimated" in plan, plan
-    rack.refused(results, "taken", "there is no disk to make a rack of", "it is a drive of a rack already")
+    rack.refused(results, "taken", "no disk can be used for a rack", "it is a drive of a rack already")
 
 
 def disks_are_measured_and_the_description_has_the_figures(results):
     rack.refused(results, "spins", "is not asleep")
     lines = rack.answer(results, "measure").splitlines()
     assert lines[-DISKS:] == ["standby"] * DISKS, lines
-    for words in ("rate ", "seek ", "start ", "mount ", "unmount ", "stop ", "figures of 4 drives now"):
+    for words in ("rate ", "seek ", "start ", "mount ", "unmount ", "stop ", "now has the results of 4 drives"):
         assert any(words in line for line in lines), (words, lines)
     # Seven lines of [drive], and the rate of each drive.
     assert rack.answer(results, "measured").splitlines() == [str(7 + DISKS)], results["measured"]

@@ -94,7 +94,7 @@ def a_rack_is_verified_group_by_group_while_no_server_runs(results):
 def a_lost_catalog_is_made_again_group_by_group(results):
     output = rack.answer(results, "recover")
     one_group_at_a_time(output)
-    assert "a drive spins, or may" in output, output
+    assert "a drive may be spinning" in output, output
     assert "1 of 2 groups: 2 drives, " in output and "2 of 2 groups: 4 drives, " in output, output
 
 
@@ -118,7 +118,7 @@ def a_disk_that_cannot_be_a_drive_is_refused_and_not_written_to(results):
 
 def a_new_disk_takes_the_place_of_one_that_failed_and_is_filled(results):
     lines = rack.answer(results, "replace").splitlines()
-    assert "is another, empty drive now" in lines[0] and "Larder disks" in lines, lines
+    assert "is now a different, empty drive" in lines[0] and "Larder disks" in lines, lines
     output = rack.answer(results, "filled")
     assert "all agree" in output and "to be rebuilt" not in output, output
     one_group_at_a_time(output)
@@ -128,7 +128,7 @@ def a_disk_of_the_rack_is_taken_again_only_if_that_is_said(results):
     code, _, errors = results["its own"]
     assert code == 1 and "it is asleep" in errors and "is a disk of this rack" in errors, results["its own"]
     output = rack.answer(results, "replace again")
-    assert re.match(r"[^\n]*is another, empty drive now[^\n]*\nstandby\n", output), output
+    assert re.match(r"[^\n]*is now a different, empty drive[^\n]*\nstandby\n", output), output
     assert "all agree" in output and "to be rebuilt" not in output, output
     one_group_at_a_time(output)
 

@@ -100,7 +100,7 @@ def what_is_no_disk_of_the_pool_is_refused(results):
     refused(results, "by name", "drive 0 of the pool", "may be another disk after the next start")
     refused(results, "elsewhere", "/pool0/larder is not on /dev/disk/by-id/", "but on sd")
     refused(results, "not restarted", "device/scsi_disk/*/allow_restart")
-    refused(results, "faster", "cannot run faster than life")
+    refused(results, "faster", "cannot run faster than real time")
     assert not results["not restarted"][1], results["not restarted"]
     answer(results, "init")
 

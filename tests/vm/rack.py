@@ -195,7 +195,7 @@ COMMANDS = {
     "filled": "for n in 0 1 2 3; do eval dev=\\$dev$n; mount -t $fs /dev/$dev /mnt && "
               "dd if=/dev/zero of=/mnt/larder/filler bs=1M count=$((8 * n + 1)) 2>/dev/null && umount /mnt || exit 1; "
               "done; for dev in $dev0 $dev1; do larder drive power $dev stop >/dev/null; done",
-    "serve": CONFIGURE + " && serve 0 && until_asleep && grep -c 'a drive spins, or may' /tmp/log",
+    "serve": CONFIGURE + " && serve 0 && until_asleep && grep -c 'a drive may be spinning' /tmp/log",
     "put": "base64 /dev/urandom | head -n 40000 >/tmp/a; " + send("PUT", "/attic") + " && " +
            " && ".join(send("PUT", f"/attic/{name}", "/tmp/a") for name in OBJECTS),
     "moved": f"for name in {' '.join(OBJECTS)}; do for i in $(seq 120); do larder explain --data /data "
@@ -277,7 +277,7 @@ def bad_input_is_refused_and_nothing_is_written(results):
 
 def bare_disks_become_drives_that_sleep(results):
     lines = answer(results, "init").splitlines()
-    assert "made /data for the rack cupboard of 4 drives" in lines[0], lines
+    assert "created /data for the rack cupboard of 4 drives" in lines[0], lines
     assert lines[-5:] == ["0"] + ["standby"] * DISKS, lines
 
 

@@ -171,7 +171,7 @@ def a_trial_passes_where_power_can_be_controlled(results):
 def a_trial_finds_a_disk_that_does_not_obey(results):
     assert json.loads(answer(results, "ata"))["state"] == "active"
     answer(results, "ata test", 1)
-    assert "still says that it spins" in results["ata test"][2], results["ata test"]
+    assert "still reports that it spins" in results["ata test"][2], results["ata test"]
 
 
 def a_mounted_disk_is_refused_and_not_stopped(results):

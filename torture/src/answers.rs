@@ -174,7 +174,7 @@ impl Clients<'_> {
             ServiceError::PreconditionFailed => {
                 match of {
                     Some((at, look, condition)) => self.met(at, look, condition, false),
-                    None => journal.broken(Rule::Model, || "a condition failed that nobody had".to_owned()),
+                    None => journal.broken(Rule::Model, || "a condition failed that no request had".to_owned()),
                 }
                 Answer::Refused
             }
@@ -422,7 +422,7 @@ impl Clients<'_> {
                     self.journal().demand(
                         self.reference.may_hold(&at).iter().any(Option::is_some),
                         Rule::Model,
-                        || format!("{key} is listed, and nobody ever put it"),
+                        || format!("{key} is listed, and was never put"),
                     );
                 }
             }

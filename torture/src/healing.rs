@@ -152,7 +152,7 @@ async fn every_stack_is_known(running: &Running, at: Moment) {
         let is_known = is_counted || is_known_as_left(catalog, id, (index, drive), at).await;
         running.journal.demand(is_known, Rule::Audit, || {
             let counted = blob.as_ref().map(|blob| &blob.drives);
-            format!("nobody knows {name} on drive {}: it is counted on {counted:?}", drive.0)
+            format!("no record names {name} on drive {}: it is counted on {counted:?}", drive.0)
         });
     }
 }
@@ -212,7 +212,7 @@ impl Healing<'_> {
         if again {
             records::finish(self.running, self.reference, self.plan).await;
         }
-        journal.note(|| "everything comes to its end".to_owned());
+        journal.note(|| "everything ends".to_owned());
         self.settle().await;
         self.dead_bytes_are_known().await;
         let scrubbed = self.scrub().await;

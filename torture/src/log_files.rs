@@ -78,7 +78,7 @@ pub(crate) fn damage(world: &World, older: &Files, is_closed: bool, rng: &mut Rn
             let mut grown = bytes.clone();
             grown.extend((0..rng.between(1, 9_000)).map(|_| rng.next_u64() as u8));
             world.put_file(drive, name, Some(grown));
-            "has garbage behind it".to_owned()
+            "has garbage after it".to_owned()
         }
     };
     Some(format!("{name} on drive {drive} of the log {what}"))
@@ -120,7 +120,7 @@ pub(crate) fn spoil(world: &World, rng: &mut Rng) -> Option<String> {
             "a wrong bit"
         }
     };
-    Some(format!("{name} on drive {drive} of the log has {what} behind byte {begin}"))
+    Some(format!("{name} on drive {drive} of the log has {what} after byte {begin}"))
 }
 
 /// Makes a drive of one of two copies fail, and describes the fault. `None` if there is only one copy.

@@ -145,7 +145,7 @@ pub(crate) async fn finish(running: &Running, reference: &Reference, plan: &Plan
     let listed = jobs.list().await.unwrap_or_default();
     let why: Vec<_> = listed.iter().map(|job| format!("{} {}: {}", job.job, job.state, job.reason)).collect();
     let excused = plan.beyond || why.iter().any(|why| why.contains("room"));
-    running.journal.demand(excused, Rule::Live, || format!("no job comes to its end: {}", why.join("; ")));
+    running.journal.demand(excused, Rule::Live, || format!("no job finishes: {}", why.join("; ")));
 }
 
 /// Waits until every job has ended. Returns the last one that is done.

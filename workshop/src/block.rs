@@ -196,7 +196,7 @@ impl BlockWriter {
 
     fn begin(&mut self) -> Result<(), DriveError> {
         if std::mem::replace(&mut self.torn, true) {
-            return Err(DriveError::NotReady("asked to go on with a file after a write that failed or was given up"));
+            return Err(DriveError::NotReady("asked to continue a file after a write that failed or was cancelled"));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// They begin with another magic number.
-    #[error("it is of another kind, or was never finished")]
+    #[error("it is of another kind, or incomplete")]
     Magic,
     /// They have a format version that this Larder does not know.
     #[error("it is of format version {0}, and this Larder does not know it: use the newer one that wrote it")]
@@ -22,7 +22,7 @@ pub enum FormatError {
     #[error("its checksum is wrong")]
     Checksum,
     /// A field contradicts another, or is outside its range.
-    #[error("its {0} makes no sense")]
+    #[error("its {0} cannot be right")]
     Field(&'static str),
 }
 

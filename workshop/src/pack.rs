@@ -53,7 +53,7 @@ pub struct PackMember {
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
     /// A pack without members, or with more than [`MEMBERS_MAX`].
-    #[error("{0} members cannot be a pack")]
+    #[error("a pack cannot have {0} members")]
     Members(usize),
     /// A member's key and metadata are too long for an index.
     #[error("the description of slot {slot} takes {bytes} bytes")]
@@ -64,10 +64,10 @@ pub enum PackError {
         bytes: usize,
     },
     /// The members are longer than any payload can be.
-    #[error("the members are too long together")]
+    #[error("the members together are too long")]
     TooLong,
     /// A member is missing: it was deleted or overwritten, and freed, before the pack was held.
-    #[error("slot {slot} is not staged any more")]
+    #[error("slot {slot} is no longer staged")]
     MemberGone {
         /// A slot of the member.
         slot: u64,

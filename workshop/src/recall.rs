@@ -25,7 +25,7 @@ pub enum SpoolError {
         block: u64,
     },
     /// The entry does not hold the requested bytes.
-    #[error("only payload bytes {0:?} are here")]
+    #[error("only payload bytes {0:?} are available")]
     OutOfRange(Range<u64>),
     /// More or fewer bytes were written than the entry is for.
     #[error("{written_bytes} bytes for an entry of {entry_bytes}")]

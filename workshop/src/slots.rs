@@ -119,7 +119,8 @@ impl Slots {
         match error {
             DriveError::Full => {
                 tracing::warn!(
-                    "the workshop's disk is full, and the workshop is not; lower workshop.capacity, or free some room"
+                    "the workshop's disk is full, although the workshop is not; lower workshop.capacity, or free some \
+                     space"
                 );
                 let mut state = self.state.lock();
                 state.is_disk_full = true;
@@ -282,7 +283,7 @@ impl Slots {
             let slots = Arc::clone(self);
             runtime.spawn(async move {
                 if let Err(error) = slots.remove_all().await {
-                    tracing::warn!(%error, "a staged file could not be removed; it will be tried again");
+                    tracing::warn!(%error, "could not remove a staged file; retrying later");
                 }
             });
         }

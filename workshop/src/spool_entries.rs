@@ -378,7 +378,7 @@ impl Entries {
         runtime.spawn(async move {
             let files = std::mem::take(&mut entries.state.lock().removable);
             if let Err(error) = entries.remove_files(files).await {
-                tracing::warn!(%error, "a spool file could not be removed; it will be tried again");
+                tracing::warn!(%error, "could not remove a spool file; retrying later");
             }
         });
     }

@@ -47,7 +47,10 @@ pub enum ReadError {
         source: FormatError,
     },
     /// It belongs to another version: the catalog is not the one that it was staged with.
-    #[error("the file of slot {slot} was staged for another object than the catalog says: is the catalog the newest?")]
+    #[error(
+        "the file of slot {slot} was staged for another object than the catalog records: check that the catalog is the \
+         newest"
+    )]
     AnotherVersion {
         /// The slot.
         slot: u64,

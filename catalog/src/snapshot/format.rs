@@ -40,10 +40,10 @@ pub enum SnapshotError {
     #[error("it is of version {0}, and this Larder knows {VERSION}; use a newer Larder")]
     Version(u32),
     /// It is another kind of file.
-    #[error("it is no snapshot of a catalog")]
+    #[error("it is not a snapshot of a catalog")]
     Foreign,
     /// The catalog is written to faster than the file.
-    #[error("the catalog is written to faster than the file can be; try again later, or on a faster disk")]
+    #[error("the catalog changes faster than the file can be written; try again later, or use a faster disk")]
     TooFast,
     /// The catalog is opened read-only.
     #[error("the catalog is opened read-only")]
@@ -247,7 +247,7 @@ impl<R: Read> FrameReader<R> {
     pub(crate) fn next_batch(&mut self) -> Result<Vec<u8>, SnapshotError> {
         match self.next()? {
             Frame::Batch(entry) => Ok(entry),
-            Frame::Records(_) | Frame::End(_) => Err(SnapshotError::Damaged("a frame that is no batch")),
+            Frame::Records(_) | Frame::End(_) => Err(SnapshotError::Damaged("a frame that is not a batch")),
         }
     }
 
@@ -274,7 +274,7 @@ impl<R: Read> FrameReader<R> {
             RECORDS => Frame::Records(records(payload)?),
             BATCH => Frame::Batch(payload.to_vec()),
             END => Frame::End(End::decode(payload, self.all.finalize())?),
-            _ => return Err(SnapshotError::Damaged("a frame of no kind that there is")),
+            _ => return Err(SnapshotError::Damaged("a frame of an unknown kind")),
         };
         self.all.update(&frame);
         Ok(found)
@@ -334,6 +334,6 @@ impl<'a> Fields<'a> {
 
     fn zero(&mut self, bytes: usize) -> Result<(), SnapshotError> {
         let zeros = self.take(bytes)?.iter().all(|byte| *byte == 0);
-        if zeros { Ok(()) } else { Err(SnapshotError::Damaged("what is to be zero")) }
+        if zeros { Ok(()) } else { Err(SnapshotError::Damaged("bytes that must be zero")) }
     }
 }

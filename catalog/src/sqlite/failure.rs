@@ -4,10 +4,11 @@ use crate::error::StoreError;
 use rusqlite::{ErrorCode, ffi};
 use std::path::Path;
 
-pub(super) const MEND_FOREIGN: &str = "point Larder at its own data directory, or at an empty one; or, if it is this \
-     rack's and was damaged, make it again from its journal with `larder recover --replace`";
+pub(super) const MEND_FOREIGN: &str = "point Larder at its own data directory, or at an empty one; or, if this is the \
+                                       rack's catalog and damaged, rebuild it from its journal with `larder recover \
+                                       --replace`";
 pub(super) const MEND_DAMAGED: &str =
-    "restore it from a backup, or make it again from its journal with `larder recover --replace`";
+    "restore it from a backup, or rebuild it from its journal with `larder recover --replace`";
 
 /// The error for a file at `path` that cannot be used: it `what`.
 pub(super) fn unusable(path: &Path, what: &str, mend: &str) -> StoreError {

@@ -51,7 +51,7 @@ impl Walk {
             _ if self.found == self.expected.keys => None,
             Some(0) => Some(format!("one or more of {is} records have another key")),
             Some(missing) => Some(format!("{missing} of {expected} records are missing")),
-            None => Some(format!("{is} records are there, and should be {expected}")),
+            None => Some(format!("there are {is} records, and should be {expected}")),
         }
     }
 
@@ -103,7 +103,8 @@ pub(super) fn rewrite(connection: Connection, path: &Path, flaw: &str) -> Result
     std::fs::hard_link(path, &damaged).and_then(|()| std::fs::rename(&fresh, path)).map_err(failed)?;
     sync_directory(path).map_err(failed)?;
     tracing::error!(
-        "THE CATALOG WAS DAMAGED: {flaw}. It was written anew from what can be read; the damaged file is kept as {}",
+        "THE CATALOG WAS DAMAGED: {flaw}. It was written again from its readable records; the damaged file is kept as \
+         {}",
         damaged.display()
     );
     Ok(())

@@ -20,7 +20,7 @@ pub(super) fn sync_directory(path: &Path) -> std::io::Result<()> {
 /// The URI with which SQLite opens `path` without regard to other processes: correct while the lock is held and no log
 /// exists.
 pub(super) fn immutable_uri(path: &Path) -> Result<String, StoreError> {
-    let plain = path.to_str().ok_or_else(|| StoreError::Failed(format!("{}: is no UTF-8", path.display())))?;
+    let plain = path.to_str().ok_or_else(|| StoreError::Failed(format!("{}: is not UTF-8", path.display())))?;
     let escaped: String = plain
         .chars()
         .map(|c| match c {

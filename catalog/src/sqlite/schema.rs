@@ -33,12 +33,9 @@ pub(super) fn close_to_others(path: &Path) {
             continue;
         }
         if std::fs::set_permissions(&file, Permissions::from_mode(OWNER_ONLY)).is_err() || is_open() {
-            tracing::warn!(
-                "others may read {0}, which holds users' keys; mend it with `chmod 600 {0}`",
-                file.display()
-            );
+            tracing::warn!("others may read {0}, which holds users' keys; run `chmod 600 {0}`", file.display());
         } else {
-            tracing::warn!("others could read {}, and can no more; its users' keys may be known", file.display());
+            tracing::warn!("others could read {}, and no longer can; others may know its users' keys", file.display());
         }
     }
 }
@@ -84,8 +81,8 @@ pub(super) fn check_identity(connection: &Connection, path: &Path, with_log: boo
         FORMAT_VERSION => Ok(()),
         LOGGED_VERSION | LOGGED_VERSION_BEFORE if with_log => Ok(()),
         LOGGED_VERSION | LOGGED_VERSION_BEFORE => {
-            let what = "was not closed in order, and what was acknowledged last may be in its log alone";
-            Err(unusable(path, what, "start Larder on it once and stop it in order"))
+            let what = "was not closed properly, and its log may have the only copy of the last acknowledged changes";
+            Err(unusable(path, what, "start Larder on it once, and stop it properly"))
         }
         // The directory of a later Larder is refused before its catalog is opened, so this is usually damage.
         version => {

@@ -29,7 +29,7 @@ use std::path::Path;
 /// Bytes of the log that are rewritten at once.
 const STEP_BYTES: usize = 1 << 20;
 
-const MEND: &str = "see to the disk that it lies on, and start again; nothing was changed";
+const MEND: &str = "check its disk, and start again; nothing was changed";
 
 /// Writes the log of the file at `path` over itself and syncs it, if it exists. No connection may have it open.
 pub(super) fn rewrite_log(path: &Path) -> Result<(), StoreError> {

@@ -37,7 +37,7 @@ impl SqliteStore {
             }
             tokio::time::sleep(PAUSE).await;
         }
-        Err(StoreError::Failed("the catalog is written to without a pause in which to look at it".into()))
+        Err(StoreError::Failed("the catalog changes without a pause in which it could be read".into()))
     }
 
     fn try_view(&self) -> Result<Option<Self>, StoreError> {

@@ -177,7 +177,7 @@ impl WriterThread {
             return;
         }
         if let Err(error) = self.committer.records.end_log() {
-            tracing::warn!(%error, "the catalog goes on needing its log");
+            tracing::warn!(%error, "the catalog still needs its log");
         }
     }
 }

@@ -301,7 +301,7 @@ async fn a_file_is_whole_without_its_log_only_if_it_was_closed_in_order() {
     assert!(SqliteStore::needs_log(&image) && !SqliteStore::needs_log(dir.path().join("none")));
     for refused in [SqliteStore::open(&image).err(), SqliteStore::open_read_only(&image, None).err()] {
         let Some(StoreError::Unusable(why)) = refused else { panic!("{refused:?}") };
-        assert!(why.contains("was not closed in order"), "{why}");
+        assert!(why.contains("was not closed properly"), "{why}");
     }
     drop(store);
     assert_eq!(last_of(&log), (1, 1), "the log has its last number, and nothing that the file has not");

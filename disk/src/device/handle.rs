@@ -92,7 +92,7 @@ impl DiskHandle {
         Ok(match protocol_of(&self.tree, &name) {
             Protocol::Ata => Box::new(AtaPower::new(self.transport(&name)?)),
             Protocol::Scsi => Box::new(ScsiPower::new(self.transport(&name)?)),
-            Protocol::None => Box::new(NoPower::new("it takes no SCSI commands")),
+            Protocol::None => Box::new(NoPower::new("it does not accept SCSI commands")),
         })
     }
 

@@ -51,7 +51,8 @@ pub enum MountedError {
     #[error("{} may be another disk after the next start; name its link in {BY_ID}", .0.display())]
     Unstable(PathBuf),
     /// The disk has other partitions.
-    #[error("{} has other partitions beside {partition}, whose users would wake it: give it one", .disk.display())]
+    #[error("{} has other partitions beside {partition}, whose users would wake it: leave only one partition on \
+             it", .disk.display())]
     Shared {
         /// The disk.
         disk: PathBuf,
@@ -60,8 +61,8 @@ pub enum MountedError {
     },
     /// The kernel does not start it on requests.
     #[error(
-        "{} stays awake: while it sleeps a late write would fail, and its file system with it, since the kernel would \
-         not start it; write 1 to /sys/block/{name}/device/scsi_disk/*/allow_restart, by a udev rule", .disk.display()
+        "{} stays awake: if it slept, a late write would fail and shut its file system down, since the kernel would \
+         not start it; write 1 to /sys/block/{name}/device/scsi_disk/*/allow_restart, with a udev rule", .disk.display()
     )]
     NoRestart {
         /// The disk.

@@ -84,7 +84,7 @@ impl PoolDisks {
         drive: PoolDriveId,
         command: fn(&MountedDisk) -> Result<(), MountedError>,
     ) -> Result<(), MountedError> {
-        let none = DriveError::NotReady("under nobody's control");
+        let none = DriveError::NotReady("not controlled");
         let disk = Arc::clone(self.disks.get(&drive).ok_or(none)?);
         let done = tokio::task::spawn_blocking(move || command(&disk)).await;
         let done = done.unwrap_or(Err(DriveError::NotReady("shutting down").into()));

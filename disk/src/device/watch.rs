@@ -30,7 +30,7 @@ impl PoweredDisk {
     pub(super) fn ask_since(&self, starts: u64) -> (Option<bool>, bool) {
         let before = self.disk.counters();
         let unknown = |error: &dyn std::fmt::Display| {
-            tracing::warn!(disk = %self.disk.id().display(), %error, "nobody knows whether a disk spins");
+            tracing::warn!(disk = %self.disk.id().display(), %error, "it is unknown if a disk spins");
         };
         let asleep = match self.disk.mode() {
             Err(DriveError::Gone(_)) => None,

@@ -77,10 +77,10 @@ impl<K: Copy + Ord + Display> Watched<K> {
     /// Logs an observation.
     pub(super) fn note(&self, drive: K, seen: Seen) {
         match seen {
-            Seen::Gone => tracing::error!(%drive, "a disk is gone; see to its cable, its slot and its power"),
+            Seen::Gone => tracing::error!(%drive, "a disk is gone; check its cable, its slot and its power"),
             Seen::Back { asleep: true } => tracing::info!(%drive, "a disk is back, asleep"),
             Seen::Back { asleep: false } => {
-                tracing::info!(%drive, "a disk is back, and spins or may; it is stopped");
+                tracing::info!(%drive, "a disk is back, and may be spinning; it is stopped");
             }
             Seen::Woken(touch) => self.note_woken(drive, touch),
         }
@@ -96,12 +96,12 @@ impl<K: Copy + Ord + Display> Watched<K> {
         if by_itself {
             tracing::warn!(
                 %drive,
-                "a sleeping disk woke by itself: {cause}; `larder drive doctor` says which disks do that by timers"
+                "a sleeping disk woke by itself: {cause}; `larder drive doctor` names disks with such timers"
             );
         } else {
             tracing::warn!(
                 %drive,
-                "another program woke a sleeping disk: {cause}; `larder drive doctor` looks for who does that"
+                "another program woke a sleeping disk: {cause}; `larder drive doctor` looks for the program"
             );
         }
     }
@@ -126,7 +126,7 @@ fn what(touch: Touch) -> String {
     match touch {
         Touch::Io(requests) => format!("reads, writes or flushes: {requests}"),
         Touch::Commands(commands) => format!("commands without reads or writes: {commands}"),
-        Touch::None => "nobody sent it anything".to_owned(),
-        Touch::Restarted => "the kernel counts it anew, as after a reset or another cable".to_owned(),
+        Touch::None => "no command was sent to it".to_owned(),
+        Touch::Restarted => "the kernel has restarted its counts, as after a reset or a new cable".to_owned(),
     }
 }

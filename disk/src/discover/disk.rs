@@ -115,13 +115,13 @@ impl Disk {
         let said = |refusal: &Refusal| {
             let wipes = refusal.is_for_contents();
             let more =
-                if wipes { format!(". Or say `--wipe {link}`: everything on it is lost then") } else { String::new() };
+                if wipes { format!(". Or give `--wipe {link}`: everything on it is lost then") } else { String::new() };
             format!("{refusal}{more}")
         };
         let refusals = self.refusals.iter().filter(|refusal| !refusal.is_excused(excused));
         let no_power = self.mode.is_none().then(|| {
-            "it has no power mode, so that it never sleeps; mount a file system on it yourself, and name the directory \
-             with power = \"none\", or control its power by a command (`power` in the rack's description)"
+            "it has no power mode, so it never sleeps; mount a file system on it yourself, and name the directory with \
+             power = \"none\", or control its power by a command (`power` in the rack's description)"
                 .to_owned()
         });
         refusals.map(said).chain(no_power).collect()
@@ -142,7 +142,7 @@ impl Disk {
         Ok(match self.protocol {
             Protocol::Ata => Box::new(AtaPower::new(transport()?)),
             Protocol::Scsi => Box::new(ScsiPower::new(transport()?)),
-            Protocol::None => Box::new(NoPower::new("it takes no SCSI commands, as virtual and NVMe disks do not")),
+            Protocol::None => Box::new(NoPower::new("it does not accept SCSI commands, like virtual and NVMe disks")),
         })
     }
 

@@ -64,7 +64,7 @@ impl fmt::Display for Refusal {
                 f.write_str("it is write-protected; lift the protection (a switch, or `blockdev --setrw`)")
             }
             Self::HostManagedZones => {
-                f.write_str("it is a host-managed zoned disk, which takes no file system; leave it out")
+                f.write_str("it is a host-managed zoned disk, which cannot have a file system; leave it out")
             }
             Self::InUse(usage) => usage.fmt(f),
             Self::Partitioned(names) => write!(
@@ -84,15 +84,15 @@ impl fmt::Display for Refusal {
             ),
             Self::NotRead(state) => write!(
                 f,
-                "it is {state}, so that what lies on it was not looked at; start it with `larder drive power`, and \
-                 discover again"
+                "it is {state}, so its contents were not examined; start it with `larder drive power`, and discover \
+                 again"
             ),
             Self::Unreadable(error) => {
                 write!(f, "it cannot be read ({error}); run as root, or replace it if it is damaged")
             }
             Self::NoIdentity => f.write_str(
-                "it has neither a serial number nor a World Wide Name, so that it could not be found again; connect it \
-                 to another port or bridge",
+                "it has neither a serial number nor a World Wide Name, so it could not be found again; connect it to \
+                 another port or bridge",
             ),
             Self::SameIdentity(others) => write!(
                 f,
@@ -107,7 +107,7 @@ impl fmt::Display for Refusal {
             ),
             Self::PowerUnknown(error) => write!(
                 f,
-                "its power mode cannot be known: {error}. If that cannot be mended, control its power by a command \
+                "its power mode cannot be known: {error}. If that cannot be fixed, control its power by a command \
                  (`power` in the rack's description)"
             ),
         }

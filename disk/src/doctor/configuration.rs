@@ -53,9 +53,14 @@ fn udev(tree: &Tree) -> Option<Finding> {
 /// Timers of the disks themselves, set at boot.
 fn hdparm(tree: &Tree) -> Vec<Finding> {
     let found = |file: &str, number: usize, what: &str| {
-        let mend = "leave Larder's disks out of it; `hdparm -S 0 DISK` turns a timer off that is set";
+        let mend = "leave Larder's disks out of it; `hdparm -S 0 DISK` turns off a timer that is set";
         let place = format!("/{file}, line {number}");
-        Finding::new("hdparm", place, format!("{what}, by which disks stop by themselves: each costs a start"), mend)
+        Finding::new(
+            "hdparm",
+            place,
+            format!("{what}, which makes disks stop by themselves: each stop costs a start"),
+            mend,
+        )
     };
     let file = "etc/hdparm.conf";
     let conf = lines(tree, file).into_iter().filter_map(|(number, line)| {
@@ -85,7 +90,7 @@ fn names_larders_volume(source: &str) -> bool {
 /// File systems of Larder that something else mounts.
 fn mounts(tree: &Tree) -> Vec<Finding> {
     let found = |place: String| {
-        let found = "it mounts a drive of Larder's, which keeps it awake and in the way of the server";
+        let found = "it mounts a drive of Larder, which keeps the drive awake and hinders the server";
         Finding::new(
             "mount",
             place,

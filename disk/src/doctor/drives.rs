@@ -13,7 +13,7 @@ fn of_disk(disk: &str, habits: PowerHabits) -> Vec<Finding> {
     let finding = |cause, found: String, mend: String| Finding::new(cause, format!("/dev/{disk}"), found, mend);
     let apm = habits.apm_level.filter(|level| *level < APM_LEVEL_STAYS).map(|level| {
         let found =
-            format!("at level {level} the disk may stop its platters by itself, and is started again for what comes");
+            format!("at level {level} the disk may stop its platters by itself, and the next access starts them again");
         finding("advanced power management", found, format!("`hdparm -B 254 /dev/{disk}`, in a udev rule to keep it"))
     });
     let epc = (habits.epc_enabled == Some(true)).then(|| {
@@ -27,11 +27,11 @@ fn of_disk(disk: &str, habits: PowerHabits) -> Vec<Finding> {
         let found = match puis {
             PowerUpInStandby::Unsupported | PowerUpInStandby::Disabled => return None,
             PowerUpInStandby::Enabled | PowerUpInStandby::EnabledUntilSpunUp => {
-                "its platters wait to be started, and the kernel starts it when it finds it: all such disks at once \
-                 when the machine starts, whatever may spin"
+                "its platters wait for a start command, and the kernel starts them when it finds the disk: all such \
+                 disks at once when the machine starts, regardless of the rack's limits"
             }
         };
-        let mend = "make sure that the power supply bears it; `larder serve` stops what it has not started";
+        let mend = "make sure that the power supply can carry that; `larder serve` stops what it has not started";
         Some(finding("power-up in standby", found.to_owned(), mend.to_owned()))
     });
     [apm, epc, puis].into_iter().flatten().collect()

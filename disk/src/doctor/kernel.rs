@@ -42,7 +42,7 @@ fn polling(tree: &Tree, disk: &str) -> Option<Finding> {
     // Optical drives are also queried, and hold no data of Larder.
     let is_disk = tree.number(format!("sys/block/{disk}/device/type")).is_none_or(|kind| kind == 0);
     (events && is_disk && rotational && (own > 0 || own < 0 && default > 0)).then(|| {
-        let found = "the kernel asks the disk for its medium at intervals, which some bridges wake it for";
+        let found = "the kernel polls the disk for its medium at intervals, and some bridges wake the disk for that";
         Finding::new("kernel", format!("/{file}"), found, format!("`echo 0 > /{file}`, in a udev rule to keep it"))
     })
 }

@@ -63,18 +63,18 @@ pub enum TrialError {
     },
     /// The command succeeded, and the disk still reports that its platters turn.
     #[error(
-        "the disk accepts a stop and still says that it spins after {0:?}: something between ignores the command, or \
-         answers for the disk; connect it to a SATA or SAS port, or control its power by a command"
+        "the disk accepts a stop but still reports that it spins after {0:?}: a bridge or controller ignores the \
+         command, or answers for the disk; connect it to a SATA or SAS port, or control its power by a command"
     )]
     StopIgnored(Duration),
     /// It stopped and then started again.
     #[error(
-        "the disk went to sleep and was awake again within {0:?}, though nobody asked: `larder drive doctor` looks for \
+        "the disk went to sleep and was awake again within {0:?}, without a request: `larder drive doctor` looks for \
          programs that wake disks"
     )]
     WokeUp(Duration),
     /// The command succeeded, and the disk does not reach speed.
-    #[error("the disk accepts a start and is not at speed after {0:?}")]
+    #[error("the disk accepts a start but is not at speed after {0:?}")]
     StartIgnored(Duration),
 }
 

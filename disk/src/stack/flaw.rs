@@ -36,7 +36,7 @@ pub enum Flaw {
     #[error("its header is not the one that its footer names")]
     Unbound,
     /// The payload checksum in its footer differs from that of most stacks of the blob.
-    #[error("its footer has another payload checksum than the others'")]
+    #[error("the payload checksum in its footer differs from the others'")]
     OtherPayload,
     /// Its last checksum page is bad.
     #[error("its last checksum page is bad")]
@@ -45,7 +45,7 @@ pub enum Flaw {
     #[error("bad fragments: {0}")]
     Fragments(u64),
     /// A parity fragment does not fit the data fragments, although all checksums match.
-    #[error("the parity of stripe {stripe} is not what its data makes")]
+    #[error("the parity of stripe {stripe} does not match its data")]
     Parity {
         /// The first stripe with this flaw.
         stripe: u64,

@@ -80,7 +80,7 @@ pub enum StackError {
     #[error("not every stack holds what was written to it")]
     Unsound,
     /// The receiver of the payload is gone.
-    #[error("nobody takes the payload any more")]
+    #[error("the reader of the payload has gone")]
     SinkClosed,
 }
 

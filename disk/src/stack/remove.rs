@@ -73,7 +73,7 @@ async fn is_own(
     let Some((rack, found, index)) = another else { return Ok(true) };
     tracing::error!(
         stack = %name, %found, %rack, index,
-        "a file bears the name of a stack and shows itself to be another's; it is left where it is, look at it"
+        "a file has the name of a stack but belongs to another one; it is kept: examine it"
     );
     Ok(false)
 }

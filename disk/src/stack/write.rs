@@ -239,7 +239,7 @@ impl StackWriter {
         });
         for (name, removed) in join_all(removed).await {
             if let Err(error) = removed {
-                tracing::warn!(stack = %name, %error, "an incomplete stack is left behind");
+                tracing::warn!(stack = %name, %error, "an incomplete stack remains on its drive");
             }
         }
         self.stacks.into_iter().map(|stack| stack.outcome).collect()

@@ -168,7 +168,7 @@ fn check_names(draft: &RackDraft) -> Checked {
 
 fn check_drives(draft: &RackDraft) -> Checked {
     let count = draft.drives.len();
-    let wrong = format_args!("a rack has 1 to {DRIVES_MAX} drives, this one {count}; mend the geometry or list them");
+    let wrong = format_args!("a rack has 1 to {DRIVES_MAX} drives, this one {count}; fix the geometry or list them");
     require((1..=DRIVES_MAX).contains(&count), "drives", wrong)?;
     let (mut slots, mut paths) = (BTreeMap::new(), BTreeMap::new());
     for (index, drive) in draft.drives.iter().enumerate() {
@@ -181,7 +181,7 @@ fn check_drives(draft: &RackDraft) -> Checked {
         if let Some(bytes) = drive.capacity_bytes {
             check_capacity(format_args!("drives[{index}].capacity"), bytes)?;
         }
-        let stands = "a drive that moves nothing is none; write what it was measured at, or leave it out";
+        let stands = "a drive that moves nothing is useless; write its measured rate, or leave it out";
         require(drive.bytes_per_s != Some(0), format_args!("drives[{index}].bytes_per_s"), stands)?;
     }
     check_power(draft)?;
@@ -203,8 +203,8 @@ fn check_power(draft: &RackDraft) -> Checked {
             DrivePower::Own => require(
                 !some_devices || drive.is_device() || drive.path.is_none(),
                 key,
-                "nobody stops the disk behind a directory, and others of this rack sleep; write power = \"none\", and \
-                 it counts as spinning at all times",
+                "the disk of a directory is never stopped, while other drives of this rack sleep; write power = \
+                 \"none\", and it counts as spinning at all times",
             )?,
             DrivePower::None => require(
                 !drive.is_device(),
@@ -266,8 +266,7 @@ type Places<K> = BTreeMap<K, (&'static str, usize)>;
 fn check_slot(list: &'static str, index: usize, slot: [u16; 3], seen: &mut Places<[u16; 3]>) -> Checked {
     let Some((other_list, other)) = seen.insert(slot, (list, index)) else { return Ok(()) };
     let [w, d, h] = slot;
-    let taken =
-        format!("slot [{w}, {d}, {h}] is that of {other_list}[{other}] already; give each drive a slot of its own");
+    let taken = format!("slot [{w}, {d}, {h}] is that of {other_list}[{other}] already; give each drive its own slot");
     refuse(format_args!("{list}[{index}].slot"), taken)
 }
 
@@ -278,7 +277,7 @@ fn check_path<'a>(key: &str, at: (&'static str, usize), path: &'a str, seen: &mu
     require(!path.is_empty(), &key, empty)?;
     match seen.insert(path, at) {
         Some((list, other)) => {
-            refuse(key, format_args!("{path:?} is that of {list}[{other}] already; give each drive a path of its own"))
+            refuse(key, format_args!("{path:?} is that of {list}[{other}] already; give each drive its own path"))
         }
         None => Ok(()),
     }

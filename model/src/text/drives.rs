@@ -244,7 +244,8 @@ impl<T> Ruled<'_, T> {
         let name = cut(self.name);
         let Some(rule) = &self.rule else {
             if tables.is_empty() {
-                let message = format!("nothing says which drives share a domain of `{name}`; write {SAME_EXAMPLE}");
+                let message =
+                    format!("the rule is missing by which drives share a domain of `{name}`; write {SAME_EXAMPLE}");
                 return Err(self.table.refuse(message));
             }
             let labels: Result<Vec<DomainLabel>, Fault> =

@@ -36,10 +36,10 @@ pub(super) fn read(item: &Item<'_>) -> Result<DrivePower, Fault> {
     match item.as_str() {
         Some("none") => return Ok(DrivePower::None),
         Some("own") => return Ok(DrivePower::Own),
-        Some(_) => return Err(item.refuse(format!("nobody knows this power control; write {EXAMPLE}"))),
+        Some(_) => return Err(item.refuse(format!("this power control is unknown; write {EXAMPLE}"))),
         None => {}
     }
-    let table = item.table().map_err(|_| item.refuse(format!("this is no power control; write {EXAMPLE}")))?;
+    let table = item.table().map_err(|_| item.refuse(format!("this is not a power control; write {EXAMPLE}")))?;
     table.only(&["command", "timeout"])?;
     let words =
         table.need("command", "[\"/usr/local/sbin/relay\"]")?.elements("command = [\"/usr/local/sbin/relay\"]")?;

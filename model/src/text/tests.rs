@@ -124,7 +124,11 @@ fn every_refusal_says_where_what_and_what_instead() {
         ("standby = 1.56", "standby = 15.6", "a drive in standby draws more than one that spins; write"),
         ("[geometry]", "[geometri]", "13:2: unknown key `geometri`; write `geometry`"),
         ("name = \"pelican\"", "", "1:1: the rack has no `name`; write name = \"cold-1\""),
-        ("same = [\"width/3\"]\nbytes", "bytes", "nothing says which drives share a domain of `pcie`; write same ="),
+        (
+            "same = [\"width/3\"]\nbytes",
+            "bytes",
+            "the rule is missing by which drives share a domain of `pcie`; write same =",
+        ),
     ];
     for (from, to, expected) in cases {
         let message = message("pelican", from, to);
@@ -267,8 +271,8 @@ fn who_controls_the_power_of_a_drive_is_described() {
     assert_eq!(mixed("power = \"own\"\n", by_command).unwrap(), [Own, Own]);
     for (wrong, expected) in [
         ("power = \"none\"\n", "a whole disk is started and stopped; leave `power` out"),
-        ("power = \"off\"\n", "nobody knows this power control; write power = \"none\""),
-        ("power = 7\n", "this is no power control; write power = \"none\""),
+        ("power = \"off\"\n", "this power control is unknown; write power = \"none\""),
+        ("power = 7\n", "this is not a power control; write power = \"none\""),
         ("power = { comand = [\"/x\"] }\n", "unknown key `comand`; write `command`"),
         ("power = { command = [] }\n", "found by its absolute path"),
         ("power = { command = \"/x\" }\n", "not a list; write command = "),

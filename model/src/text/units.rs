@@ -84,7 +84,7 @@ impl Units {
         let (top, bottom) = (u128::from(digits) * u128::from(*times), u128::from(scale) * u128::from(*per));
         if !top.is_multiple_of(bottom) {
             let smallest = self.table[0].0;
-            return Err(format!("{} is no whole number of {smallest}; write fewer decimals", shown(text)));
+            return Err(format!("{} is not a whole number of {smallest}; write fewer decimals", shown(text)));
         }
         u64::try_from(top / bottom).map_err(|_| format!("{} is too much; write a smaller {}", shown(text), self.what))
     }
@@ -148,7 +148,7 @@ mod tests {
             let message = SIZE.parse(wrong).unwrap_err();
             assert!(message.contains("is not a size; write a number and one of B, kB"), "{wrong}: {message}");
         }
-        assert!(SIZE.parse("0.3 B").unwrap_err().contains("no whole number of B; write fewer decimals"));
+        assert!(SIZE.parse("0.3 B").unwrap_err().contains("not a whole number of B; write fewer decimals"));
         assert!(SIZE.parse("99999999999 PB").unwrap_err().contains("too much; write a smaller size"));
         assert!(SPAN.parse("10 sec").unwrap_err().contains("is not a duration"));
     }

@@ -61,15 +61,15 @@ pub enum ClientError {
     /// The server ended during a change.
     #[error(
         "no server runs on {dir} any more: it ended before it answered; start it with `larder serve --data {dir}`, and \
-         look whether what was asked is done",
+         check if it has executed the request",
         dir = .0.display()
     )]
     Unfinished(PathBuf),
     /// The socket belongs to another user.
-    #[error("the server on {} belongs to another user; ask as the user who started it", .0.display())]
+    #[error("the server on {} belongs to another user; run the command as the user who started it", .0.display())]
     NotYours(PathBuf),
     /// The server listens, but does not answer.
-    #[error("the server on {} does not answer ({reason}); look into its log", .dir.display())]
+    #[error("the server on {} does not answer ({reason}); see its log", .dir.display())]
     NoAnswer {
         /// The data directory.
         dir: PathBuf,
@@ -114,7 +114,7 @@ impl Client {
     /// # Errors
     /// When no server answers.
     pub async fn status(&self) -> Result<Status, ClientError> {
-        self.get("/status").await?.ok_or_else(|| self.no_answer("it knows no /status"))
+        self.get("/status").await?.ok_or_else(|| self.no_answer("it does not know /status"))
     }
 
     /// The place of an object; `None` if the object does not exist.
@@ -153,7 +153,7 @@ impl Client {
     /// # Errors
     /// When no server answers.
     pub async fn drives(&self) -> Result<Vec<DriveReport>, ClientError> {
-        self.get("/drives").await?.ok_or_else(|| self.no_answer("it knows no /drives"))
+        self.get("/drives").await?.ok_or_else(|| self.no_answer("it does not know /drives"))
     }
 
     /// The users, root first and then by name.
@@ -161,7 +161,7 @@ impl Client {
     /// # Errors
     /// When no server answers.
     pub async fn users(&self) -> Result<Vec<UserReport>, ClientError> {
-        self.get("/users").await?.ok_or_else(|| self.no_answer("it knows no /users"))
+        self.get("/users").await?.ok_or_else(|| self.no_answer("it does not know /users"))
     }
 
     /// Creates a user.
@@ -196,7 +196,7 @@ impl Client {
         let asked = serde_json::to_string(request).map_err(|error| ClientError::Refused(error.to_string()))?;
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("request", &asked).finish();
         let answer = self.ask(Method::POST, &format!("/repartition?{query}")).await?;
-        answer.ok_or_else(|| self.no_answer("it knows no /repartition"))
+        answer.ok_or_else(|| self.no_answer("it does not know /repartition"))
     }
 
     /// The repartition jobs, by number.
@@ -204,7 +204,7 @@ impl Client {
     /// # Errors
     /// When no server answers.
     pub async fn repartitions(&self) -> Result<Vec<repartition::JobReport>, ClientError> {
-        self.get("/repartition").await?.ok_or_else(|| self.no_answer("it knows no /repartition"))
+        self.get("/repartition").await?.ok_or_else(|| self.no_answer("it does not know /repartition"))
     }
 
     /// A repartition job; `None` if no job has that number.
@@ -234,7 +234,7 @@ impl Client {
     pub async fn recall_set(&self, request: &SetRequest) -> Result<SetReport, ClientError> {
         let asked = serde_json::to_vec(request).map_err(|error| ClientError::Refused(error.to_string()))?;
         let answer = self.ask_with(Method::POST, "/recall", asked.into()).await?;
-        answer.ok_or_else(|| self.no_answer("it knows no /recall"))
+        answer.ok_or_else(|| self.no_answer("it does not know /recall"))
     }
 
     /// The known recalls of sets, by number.
@@ -242,7 +242,7 @@ impl Client {
     /// # Errors
     /// When no server answers.
     pub async fn set_recalls(&self) -> Result<Vec<SetReport>, ClientError> {
-        self.get("/recall").await?.ok_or_else(|| self.no_answer("it knows no /recall"))
+        self.get("/recall").await?.ok_or_else(|| self.no_answer("it does not know /recall"))
     }
 
     /// A recall of a set; `None` if no recall has that number.
@@ -261,13 +261,13 @@ impl Client {
         let path = path.to_string_lossy();
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("path", &path).finish();
         let answer = self.ask(Method::POST, &format!("/catalog/backup?{query}")).await?;
-        answer.ok_or_else(|| self.no_answer("it knows no /catalog"))
+        answer.ok_or_else(|| self.no_answer("it does not know /catalog"))
     }
 
     async fn of_user<T: DeserializeOwned>(&self, method: Method, path: &str, name: &str) -> Result<T, ClientError> {
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("name", name).finish();
         let answer = self.ask(method, &format!("{path}?{query}")).await?;
-        answer.ok_or_else(|| self.no_answer("it knows no /users"))
+        answer.ok_or_else(|| self.no_answer("it does not know /users"))
     }
 
     /// Reports that drive `drive` failed permanently; `None` if there is no such drive.
@@ -291,7 +291,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub async fn lost_objects(&self) -> Result<LostReport, ClientError> {
-        self.get("/lost").await?.ok_or_else(|| self.no_answer("it knows no /lost"))
+        self.get("/lost").await?.ok_or_else(|| self.no_answer("it does not know /lost"))
     }
 
     /// Has the empty directory or the chosen disk used that replaces the failed drive `drive`; `None` if there is no
@@ -320,7 +320,7 @@ impl Client {
     /// # Errors
     /// When no server answers.
     pub async fn scrub(&self) -> Result<ScrubReport, ClientError> {
-        self.get("/scrub").await?.ok_or_else(|| self.no_answer("it knows no /scrub"))
+        self.get("/scrub").await?.ok_or_else(|| self.no_answer("it does not know /scrub"))
     }
 
     /// The objects with bytes that scrubs found lost.
@@ -328,7 +328,7 @@ impl Client {
     /// # Errors
     /// When no server answers.
     pub async fn scrub_lost(&self) -> Result<Vec<LostObject>, ClientError> {
-        self.get("/scrub/lost").await?.ok_or_else(|| self.no_answer("it knows no /scrub/lost"))
+        self.get("/scrub/lost").await?.ok_or_else(|| self.no_answer("it does not know /scrub/lost"))
     }
 
     /// Starts a verification, returns its progress, or ends it; `None` if no verification has that number.

@@ -33,8 +33,10 @@ impl SocketPlace {
         let open = File::open(dir)?;
         let short = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
         if !short.exists() {
-            let message =
-                format!("{} is too long a path for a socket here; use a shorter data directory", dir.display());
+            let message = format!(
+                "the path {} is too long for a socket; use a data directory with a shorter path",
+                dir.display()
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidFilename, message));
         }
         Ok(Self { dir: short, _open: Some(open) })
@@ -62,7 +64,7 @@ impl SocketPlace {
     /// Removes the socket. If that fails, the next server replaces it.
     pub(super) fn remove(&self) {
         if let Err(error) = fs::remove_file(self.dir.join(NAME)) {
-            tracing::debug!(%error, "the admin socket is gone already");
+            tracing::debug!(%error, "the admin socket no longer exists");
         }
     }
 }

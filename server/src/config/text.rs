@@ -60,7 +60,9 @@ pub fn idle_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<IdleTimeout, D
 /// A domain name, for a key without a default.
 pub fn some_domain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HostDomain>, D::Error> {
     let domain = Value::deserialize(from)?.as_str().and_then(HostDomain::new);
-    domain.map(Some).ok_or_else(|| D::Error::custom("is no domain; write a host's name such as \"s3.example.org\""))
+    domain
+        .map(Some)
+        .ok_or_else(|| D::Error::custom("is not a domain; write the name of a host such as \"s3.example.org\""))
 }
 
 /// A share from 0 to 1, in thousandths.
@@ -72,7 +74,7 @@ pub fn permille<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     };
     match share {
         Some(share) if (0.0..=1.0).contains(&share) => Ok((share * 1000.0).round() as u32),
-        _ => Err(D::Error::custom("is no share; write a number from 0.0 to 1.0")),
+        _ => Err(D::Error::custom("is not a share; write a number from 0.0 to 1.0")),
     }
 }
 
@@ -90,7 +92,7 @@ fn whole<'de, D: Deserializer<'de>>(from: D, max: u32) -> Result<u32, D::Error> 
     let number = Value::deserialize(from)?.as_integer().and_then(|number| u32::try_from(number).ok());
     number
         .filter(|number| (1..=max).contains(number))
-        .ok_or_else(|| D::Error::custom(format!("is no such number; write a whole number from 1 to {max}")))
+        .ok_or_else(|| D::Error::custom(format!("is not such a number; write a whole number from 1 to {max}")))
 }
 
 fn as_size(value: &Value) -> Result<u64, String> {
@@ -99,7 +101,7 @@ fn as_size(value: &Value) -> Result<u64, String> {
             u64::try_from(*bytes).map_err(|_| "a size is not negative; write 0 or more".to_owned())
         }
         Value::String(text) => parse_size(text),
-        _ => Err("is no size; write one such as \"200 GB\"".to_owned()),
+        _ => Err("is not a size; write one such as \"200 GB\"".to_owned()),
     }
 }
 
@@ -107,7 +109,7 @@ fn as_duration(value: &Value) -> Result<Duration, String> {
     match value {
         Value::String(text) => parse_duration(text),
         Value::Integer(number) => Err(format!("{number} has no unit; write \"{number} s\" if seconds are meant")),
-        _ => Err("is no duration; write one such as \"45 s\" or \"5 min\"".to_owned()),
+        _ => Err("is not a duration; write one such as \"45 s\" or \"5 min\"".to_owned()),
     }
 }
 
@@ -138,7 +140,7 @@ impl OvertakeLimit {
 /// A TOML error in plain words: an unknown key with the nearest one that exists, and `value` named where it is refused.
 pub fn plainly(message: &str, value: &str) -> String {
     if message.contains("socket address") {
-        let what = "is no address to listen on; write one such as \"127.0.0.1:9000\", with numbers for the host";
+        let what = "is not an address to listen on; write one such as \"127.0.0.1:9000\", with numbers for the host";
         return format!("{} {what}", shown(value));
     }
     if message.starts_with("is no") {

@@ -72,7 +72,7 @@ impl RuleConfig {
     /// The reason that it can never hold, if so.
     fn contradiction(&self) -> Option<String> {
         if self.bucket.as_deref().is_some_and(|bucket| bucket.is_empty() || bucket.contains('/')) {
-            return Some("`bucket` is no bucket's name; write the beginning of keys as `prefix`".to_owned());
+            return Some("`bucket` is not the name of a bucket; write the beginning of keys as `prefix`".to_owned());
         }
         let none = self.larger_than_bytes.zip(self.smaller_than_bytes);
         none.filter(|(larger, smaller)| smaller.saturating_sub(1) <= *larger).map(|(larger, smaller)| {
@@ -105,7 +105,7 @@ fn named(name: &str) -> String {
 }
 
 /// The form of a rule on a command line.
-const AS_WRITTEN: &str = "write a rule as larder.toml has it: 'larger_than = \"10 kB\", older_than = \"2 min\"'";
+const AS_WRITTEN: &str = "write a rule as in larder.toml: 'larger_than = \"10 kB\", older_than = \"2 min\"'";
 
 /// A rule as written on a command line: `larger_than = "10 kB", older_than = "2 min"`, for example.
 ///

@@ -102,9 +102,12 @@ fn close_to_others(path: &Path) {
         return;
     }
     if set_permissions(path, Permissions::from_mode(0o600)).is_err() || is_open() {
-        tracing::warn!("others may read {0}; mend it with `chmod 600 {0}`", path.display());
+        tracing::warn!("others may read {0}; run `chmod 600 {0}`", path.display());
     } else {
-        tracing::warn!("others could read {}, and can no more; rotate the keys if they may have", path.display());
+        tracing::warn!(
+            "others could read {}, and no longer can; rotate the keys if others may have read them",
+            path.display()
+        );
     }
 }
 

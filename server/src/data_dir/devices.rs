@@ -69,8 +69,10 @@ fn judge(
     let (mut chosen, mut taken) = (Vec::new(), BTreeMap::<&str, DriveId>::new());
     for drive in &rack.drives {
         let Some(path) = drive.path.as_deref() else {
-            complaints
-                .push(format!("drive {} has no path; where some drives are devices, name a path for each", drive.id.0));
+            complaints.push(format!(
+                "drive {} has no path; if some drives are devices, name a path for each drive",
+                drive.id.0
+            ));
             continue;
         };
         if !is_device(Path::new(path)) {
@@ -91,7 +93,8 @@ fn judge(
         }
     }
     let unused = wiped.iter().find(|name| !taken.contains_key(*name));
-    complaints.extend(unused.map(|name| format!("--wipe names {name}, which is no drive of this rack; leave it out")));
+    complaints
+        .extend(unused.map(|name| format!("--wipe names {name}, which is not a drive of this rack; leave it out")));
     if complaints.is_empty() { Ok(Chosen { disks: chosen }) } else { Err(DataDirError::Refused(complaints.join("\n"))) }
 }
 
@@ -172,8 +175,8 @@ fn refuse_pool(rack: &RackSpec) -> Result<(), DataDirError> {
     let wrong = paths.filter(|path| is_device(path) || (path.exists() && !path.is_dir())).chain(files).next();
     wrong.map_or(Ok(()), |path| {
         Err(DataDirError::Refused(format!(
-            "the rack names {}, which is no directory; a drive is a directory on a mounted file system, or a disk \
-             below {BY_ID}, and a drive of the pool is a directory, beside which `disk` names the disk on which it is",
+            "the rack names {}, which is not a directory; a drive is a directory on a mounted file system, or a disk \
+             below {BY_ID}; a drive of the pool is a directory, and `disk` names the disk that holds it",
             path.display()
         )))
     })
@@ -186,7 +189,7 @@ fn refuse_pool_disks(rack: &RackSpec) -> Result<(), DataDirError> {
         let why = if path.is_absolute() {
             MountedDisk::new(DiskHandle::new(disk, None), path).check().err()?.to_string()
         } else {
-            format!("{} is below the data directory; name where the disk is mounted", path.display())
+            format!("{} is below the data directory; name the directory in which the disk is mounted", path.display())
         };
         Some(format!("drive {number} of the pool: {why}"))
     };
@@ -204,7 +207,9 @@ pub(super) fn refuse_time_scale(rack: &RackSpec, time_scale: u32) -> Result<(), 
     if time_scale == 1 || (of(rack).next().is_none() && !in_pool) {
         return Ok(());
     }
-    Err(DataDirError::Refused("a rack of real disks cannot run faster than life; leave --time-scale out".to_owned()))
+    Err(DataDirError::Refused(
+        "a rack of real disks cannot run faster than real time; leave --time-scale out".to_owned(),
+    ))
 }
 
 impl Chosen {

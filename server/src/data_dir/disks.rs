@@ -55,7 +55,10 @@ impl Disks {
         for line in lines.lines() {
             let Some((name, value)) = line.split_once(" = ") else { return Err(bad()) };
             if name == "rack" && uuid_from(value) != Some(rack) {
-                return Err(refused(path, format!("is of rack {value}, not of {rack}; put this rack's back")));
+                return Err(refused(
+                    path,
+                    format!("belongs to rack {value}, not to {rack}; put this rack's file back"),
+                ));
             }
             let Some(drive) = name.strip_prefix("drive ") else { continue };
             let (link, described) = value.split_once(FOR).ok_or_else(bad)?;
@@ -85,7 +88,7 @@ impl Disks {
             }
         }
         let why = |error| {
-            DataDirError::Refused(format!("the disks that took the places of others do not fit the rack: {error}"))
+            DataDirError::Refused(format!("the disks that took the place of others do not fit the rack: {error}"))
         };
         RackSpec::validated(draft).map_err(why)
     }
@@ -121,7 +124,9 @@ mod tests {
         assert_eq!(Disks::read(dir.path(), RackUuid([7; 16])).unwrap().substitutes.len(), 0, "there is none");
         std::fs::write(dir.path().join(DISKS), disks().to_text()).unwrap();
         assert_eq!(Disks::read(dir.path(), RackUuid([7; 16])).unwrap(), disks());
-        assert!(Disks::read(dir.path(), RackUuid([8; 16])).unwrap_err().to_string().contains("is of rack 07070707"));
+        assert!(
+            Disks::read(dir.path(), RackUuid([8; 16])).unwrap_err().to_string().contains("belongs to rack 07070707")
+        );
         let text = disks().to_text();
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();

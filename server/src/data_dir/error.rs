@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub(super) fn read_part(path: &Path) -> Result<String, DataDirError> {
     fs::read_to_string(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => damaged(path, "is missing"),
-        io::ErrorKind::InvalidData => damaged(path, "is no text"),
+        io::ErrorKind::InvalidData => damaged(path, "is not text"),
         _ => failed(&format!("reading {}", path.display()), error),
     })
 }
@@ -26,8 +26,8 @@ pub(super) fn failed(doing: &str, source: io::Error) -> DataDirError {
 pub enum DataDirError {
     /// There is no data directory.
     #[error(
-        "there is no Larder data directory at {path}; name the right one with --data, or \
-         make one with `larder init --data {path} --rack pelican`",
+        "there is no Larder data directory at {path}; name the right one with --data, or create one with `larder init \
+         --data {path} --rack pelican`",
         path = .0.display()
     )]
     Missing(PathBuf),
@@ -44,7 +44,7 @@ pub enum DataDirError {
     #[error("catalog: {0}")]
     Catalog(#[from] StoreError),
     /// The drives cannot be labelled.
-    #[error("the drives cannot be labelled: {0}; use drives that belong to no other rack, and that can be written")]
+    #[error("cannot label the drives: {0}; use writable drives that belong to no other rack")]
     Drives(DriveError),
     /// The file system refused.
     #[error("{doing}: {source}")]
@@ -61,7 +61,7 @@ impl DataDirError {
     pub(super) fn or_started(self) -> Self {
         match self {
             Self::Refused(what) => Self::Refused(format!(
-                "{what}; `larder serve` makes it again by itself if its journal and its log have all of it"
+                "{what}; `larder serve` rebuilds it automatically if its journal and its log are complete"
             )),
             other => other,
         }
@@ -81,13 +81,13 @@ pub(super) fn damaged(path: &Path, what: impl Display) -> DataDirError {
 /// A part is missing that a recovery makes again, as far as possible.
 pub(super) fn lost_part(path: &Path, what: impl Display) -> DataDirError {
     let dir = path.parent().unwrap_or(path).display();
-    refused(path, format!("{what}; put it back, or, if it is lost, say `larder recover --data {dir}`"))
+    refused(path, format!("{what}; restore it, or, if it is lost, run `larder recover --data {dir}`"))
 }
 
 /// A directory that is not Larder's, which holds files of these names.
 pub(super) fn foreign(path: &Path, names: &[String]) -> DataDirError {
     let some = names.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
     let more = if names.len() > 3 { ", ..." } else { "" };
-    let is = "is not empty and no Larder data directory";
+    let is = "is not empty, and is not a Larder data directory";
     refused(path, format!("{is} (it holds {some}{more}); choose a new or empty directory"))
 }

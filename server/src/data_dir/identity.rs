@@ -78,7 +78,7 @@ impl Identity {
     pub(super) fn read(path: &Path) -> Result<Self, DataDirError> {
         let text = read_part(path)?;
         let Some(lines) = text.strip_prefix(HEAD) else {
-            return Err(damaged(path, "is no identity of a Larder data directory"));
+            return Err(damaged(path, "is not the identity of a Larder data directory"));
         };
         let value = |name: &str| {
             let line = lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
@@ -118,8 +118,8 @@ impl Identity {
             Some((what, now, then)) => Err(refused(
                 path,
                 format!(
-                    "describes another rack: {what} is {now}, and the drives were laid out for {then}; put the \
-                         description back as it was, or make a new data directory"
+                    "describes another rack: {what} is {now}, and the drives were laid out for {then}; restore the \
+                     earlier description, or create a new data directory"
                 ),
             )),
         }

@@ -32,7 +32,7 @@ pub(super) struct RunsFile {
 }
 
 /// The fix for a damaged file.
-const MEND: &str = "put the file back from a backup, or move it away and run `larder take-over`";
+const MEND: &str = "restore the file from a backup, or move it away and run `larder take-over`";
 
 impl RunsFile {
     /// Reads the runs of the data directory `path`. If the file is missing there are none; it is created if `made`.
@@ -51,7 +51,7 @@ impl RunsFile {
                 return Ok(Self { path, directory: directory.0, runs: Vec::new(), accepted_ms: 0 });
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Err(refused(&path, format!("is no text; {MEND}")));
+                return Err(refused(&path, format!("is not text; {MEND}")));
             }
             Err(error) => return Err(failed(&format!("reading {}", path.display()), error)),
         };

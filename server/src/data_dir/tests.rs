@@ -66,14 +66,14 @@ fn a_foreign_directory_is_refused_and_left_as_it_was() {
     fs::write(root.path().join("thesis.tex"), "x").unwrap();
     let message = DataDir::init(root.path(), &options()).unwrap_err().to_string();
     assert!(
-        message.contains("no Larder data directory (it holds thesis.tex)") && message.contains("choose"),
+        message.contains("not a Larder data directory (it holds thesis.tex)") && message.contains("choose"),
         "{message}"
     );
     assert!(refusal(root.path()).contains("it holds thesis.tex"));
     assert_eq!(names_in(root.path()).unwrap(), ["thesis.tex"]);
     let file = root.path().join("thesis.tex");
     assert!(DataDir::init(&file, &options()).unwrap_err().to_string().contains("is not a directory"));
-    assert!(refusal(&root.path().join("nowhere")).contains("make one with `larder init --data"));
+    assert!(refusal(&root.path().join("nowhere")).contains("create one with `larder init --data"));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn an_init_that_was_killed_anywhere_is_recognised_and_completed() {
             if from.is_dir() { fs::create_dir_all(&to).unwrap() } else { fs::write(&to, "torn").unwrap() }
         }
         let message = refusal(root.path());
-        assert!(message.contains("never finished") && message.contains("larder init"), "{message}");
+        assert!(message.contains("is an unfinished data directory") && message.contains("larder init"), "{message}");
         drop(DataDir::init(root.path(), &options()).unwrap());
         DataDir::open(root.path()).unwrap();
     }
@@ -136,7 +136,7 @@ fn labels_that_a_killed_init_left_on_drives_elsewhere_are_taken_back() {
     let uuid = DataDir::init(&path, &options).unwrap().rack_uuid();
 
     let message = DataDir::init(&other, &options).unwrap_err().to_string();
-    assert!(message.contains("cannot be labelled") && message.contains("no other rack"), "{message}");
+    assert!(message.contains("cannot label the drives") && message.contains("no other rack"), "{message}");
     // As if the first `init` had been killed before it wrote its identity.
     fs::remove_file(path.join(IDENTITY)).unwrap();
     fs::write(path.join(UNFINISHED), uuid.to_string()).unwrap();
@@ -166,14 +166,14 @@ fn a_damaged_identity_is_refused() {
         (sound.replace("code = ", "kode = "), "no line `code`"),
         (sound[..sound.len() - 2].to_owned(), "checksum does not match"),
         (format!("{sound}more\n"), "checksum does not match"),
-        (String::new(), "is no identity"),
-        ("key = 1\n".to_owned(), "is no identity"),
+        (String::new(), "is not the identity"),
+        ("key = 1\n".to_owned(), "is not the identity"),
     ] {
         fs::write(path.join(IDENTITY), &wrong).unwrap();
         assert!(refusal(&path).contains(expected), "{}", refusal(&path));
     }
     fs::write(path.join(IDENTITY), [0xff, 0xfe]).unwrap();
-    assert!(refusal(&path).contains("is no text"));
+    assert!(refusal(&path).contains("is not text"));
     fs::write(path.join(IDENTITY), sound).unwrap();
     DataDir::open(&path).unwrap();
 }
@@ -203,8 +203,8 @@ fn missing_parts_are_named() {
         (RACK, "restore it from a backup"),
         (CREDENTIALS, "restore it from a backup"),
         (CONFIG, "restore it from a backup"),
-        (WORKSHOP, "put it back, or, if it is lost, say `larder recover"),
-        (CATALOG, "put it back, or, if it is lost, say `larder recover"),
+        (WORKSHOP, "restore it, or, if it is lost, run `larder recover"),
+        (CATALOG, "restore it, or, if it is lost, run `larder recover"),
     ] {
         fs::rename(path.join(part), path.join("aside")).unwrap();
         let message = refusal(&path);
@@ -233,7 +233,7 @@ fn a_description_may_change_but_for_what_decides_where_data_lies() {
     ] {
         fs::write(path.join(RACK), sound.replacen(from, to, 1)).unwrap();
         let message = refusal(&path);
-        assert!(message.contains(what) && message.contains("put the description back"), "{message}");
+        assert!(message.contains(what) && message.contains("restore the earlier description"), "{message}");
     }
     fs::write(path.join(RACK), sound.replacen("[code]", "[kode]", 1)).unwrap();
     assert!(refusal(&path).contains("rack.toml:"), "a wrong description is refused at its place");

@@ -172,14 +172,9 @@ fn server(page: &mut Page, status: &Status) -> fmt::Result {
     let mut metric = page.0.encode_descriptor("build", "Version of Larder, and its rack.", None, MetricType::Info)?;
     metric.encode_info(&info)?;
     page.gauge("uptime", SECONDS, "Time since the server started.", status.uptime_s)?;
-    page.gauge(
-        "modelled_time",
-        SECONDS,
-        "Time of the rack's hardware since the rack came into being.",
-        status.modelled_s,
-    )?;
+    page.gauge("modelled_time", SECONDS, "Modelled time since the rack was created.", status.modelled_s)?;
     page.gauge("time_scale", None, "Modelled seconds per second; 1 for real drives.", f64::from(status.time_scale))?;
-    let help = "Things an operator should know and mend now, by condition; `larder status` says them in sentences.";
+    let help = "Warnings for the operator, by condition; `larder status` shows them as sentences.";
     let of = |condition: &Condition| status.conditions.iter().filter(|found| *found == condition).count() as f64;
     let label = |condition: &Condition| two(("condition", condition.name()), ("risk", condition.risk().name()));
     page.gauges("warnings", None, help, Condition::ALL.iter().map(|condition| (label(condition), of(condition))))
@@ -188,15 +183,15 @@ fn server(page: &mut Page, status: &Status) -> fmt::Result {
 fn power(page: &mut Page, status: &Status) -> fmt::Result {
     let power = &status.power;
     page.gauge("power", WATTS, "Power of all drives, by the ledger.", power.watts)?;
-    page.gauge("power_standby", WATTS, "Power with every drive in standby that ever is.", power.standby_watts)?;
+    page.gauge("power_standby", WATTS, "Power with every drive that can sleep in standby.", power.standby_watts)?;
     page.gauge("active_drives", None, "Drives spinning or spinning up.", power.active_drives as f64)?;
-    page.gauge("active_drives_max", None, "The most drives that may be.", power.active_drives_max as f64)?;
+    page.gauge("active_drives_max", None, "The most drives that may spin or spin up.", power.active_drives_max as f64)?;
     page.counter("fuse_trips", None, "Fuses that tripped. Should stay 0.", power.fuse_trips)?;
-    let help = "Drives that would not stop, or do not say whether they did: they count as spinning.";
+    let help = "Drives that did not stop, or whose state is unknown: they count as spinning.";
     page.gauge("drives_unstopped", None, help, power.unstopped_drives as f64)?;
     let help = "Sleeping drives that another program woke.";
     page.counter("drives_woken_by_others", None, help, status.totals.woken_by_others)?;
-    let help = "Sleeping drives that woke although nobody had sent them anything.";
+    let help = "Sleeping drives that woke without a command.";
     page.counter("drives_woke_themselves", None, help, status.totals.woke_themselves)?;
     let drives = &status.drives;
     let states = [
@@ -209,28 +204,28 @@ fn power(page: &mut Page, status: &Status) -> fmt::Result {
         ("retired", drives.retired),
     ];
     let lines = states.map(|(state, drives)| (one("state", state), drives as f64));
-    page.gauges("drives", None, "Drives by what they are doing, as the server knows without asking them.", lines)?;
+    page.gauges("drives", None, "Drives by state, which the server knows without querying them.", lines)?;
     page.gauge("groups", None, "Groups of the rack.", status.groups.total as f64)?;
-    let help = "Groups that were woken once, and their labels checked.";
+    let help = "Groups that are initialised: woken once, with their labels checked.";
     page.gauge("groups_initialised", None, help, status.groups.initialised as f64)
 }
 
 fn drives(page: &mut Page, drives: &[DriveReport]) -> fmt::Result {
     let of = |value: fn(&DriveReport) -> f64| drives.iter().map(move |drive| (one("drive", drive.drive), value(drive)));
-    let help = "1, with the state of the drive, as the server knows it without asking the drive.";
+    let help = "1, with the state of the drive, which the server knows without querying it.";
     let states = drives.iter().map(|drive| (two(("drive", drive.drive), ("state", &drive.state)), 1.0));
     page.gauges("drive_state", None, help, states)?;
-    let help = "Starts of the drive on this day of the hardware.";
+    let help = "Starts of the drive on this modelled day.";
     page.gauges("drive_starts_today", None, help, of(|drive| f64::from(drive.starts_today)))?;
-    let help = "Starts that the drive may use a day for work nobody waits for: its rating, or what the operator set.";
+    let help = "Starts per day that the drive may use for background work: its rating, or the operator's setting.";
     page.gauges("drive_starts_per_day", None, help, of(|drive| f64::from(drive.starts_per_day)))?;
     page.gauges("drive_free", BYTES, "Free room on the drive.", of(|drive| drive.free_bytes as f64))?;
     page.gauges("drive_capacity", BYTES, "Capacity of the drive.", of(|drive| drive.capacity_bytes as f64))?;
     let missed = drives.iter().map(|drive| (one("drive", drive.drive), drive.missed_deadlines));
     page.counters("drive_missed_deadlines", None, "Times that the drive did not answer in time.", missed)?;
-    let help = "Starts of the drive in its life: by its own word, or else those that Larder has made.";
+    let help = "Starts of the drive in its life: as reported by the drive, or else as counted by Larder.";
     page.gauges("drive_lifetime_starts", None, help, of(|drive| lifetime_starts(drive) as f64))?;
-    let help = "Starts that the drive is made for: by its own word, or else by the rack's description.";
+    let help = "Starts that the drive is rated for: as reported by the drive, or else by the rack's description.";
     page.gauges("drive_rated_starts", None, help, of(|drive| drive.rated_starts as f64))?;
     health(page, drives)
 }
@@ -247,19 +242,19 @@ fn health(page: &mut Page, drives: &[DriveReport]) -> fmt::Result {
         let line = move |drive: &DriveReport| Some((one("drive", drive.drive), value(&drive.health.as_ref()?.said)?));
         drives.iter().filter_map(line)
     };
-    let help = "When the drive was last asked for its health.";
+    let help = "Time when the drive was last queried for its health.";
     let read = drives.iter().filter_map(asked);
     page.gauges("drive_health_read_timestamp", SECONDS, help, read)?;
-    let help = "Sectors that were bad and lie elsewhere now.";
+    let help = "Bad sectors that were reallocated.";
     page.gauges("drive_reallocated_sectors", None, help, known(|said| said.reallocated_sectors.map(|n| n as f64)))?;
-    let help = "Sectors that could not be read, and wait to be reallocated.";
+    let help = "Unreadable sectors that wait to be reallocated.";
     page.gauges("drive_pending_sectors", None, help, known(|said| said.pending_sectors.map(|n| n as f64)))?;
-    let help = "Reads of the drive that failed for good, by its own count.";
+    let help = "Reads that failed permanently, as counted by the drive.";
     page.gauges("drive_uncorrectable_errors", None, help, known(|said| said.uncorrectable.map(|n| n as f64)))?;
-    let help = "Errors on the drive's cable, by its own count.";
+    let help = "Errors on the drive's cable, as counted by the drive.";
     page.gauges("drive_link_errors", None, help, known(|said| said.link_errors.map(|n| n as f64)))?;
     page.gauges("drive_power_on_hours", None, "Hours with power.", known(|said| said.power_on_h.map(|n| n as f64)))?;
-    let help = "Temperature when the drive was asked, in degrees Celsius.";
+    let help = "Temperature when the drive was queried, in degrees Celsius.";
     page.gauges("drive_temperature_celsius", None, help, known(|said| said.temperature_c.map(f64::from)))?;
     let help = "1 if the drive expects to fail.";
     page.gauges("drive_predicts_failure", None, help, known(|said| said.predicts_failure.map(flag)))
@@ -281,24 +276,24 @@ fn classes(page: &mut Page, classes: &[ClassStatus]) -> fmt::Result {
     });
     page.gauges("class_state", None, "1, with the group of the class that is not asleep, and its state.", states)?;
     let kept = classes.iter().map(|class| (one("class", class.class), flag(class.kept_spinning)));
-    let help = "1 if the class's group spins on, since a drive of it has no starts left today.";
+    let help = "1 if the class's group keeps spinning, since a drive of it has no starts left today.";
     page.gauges("class_kept_spinning", None, help, kept)
 }
 
 fn spin_downs(page: &mut Page, status: &Status) -> fmt::Result {
     let totals = &status.totals;
     let wakes = PRIORITIES.into_iter().zip(totals.group_wakes).map(|(cause, wakes)| (one("cause", cause), wakes));
-    page.counters("group_wakes", None, "Wakes of groups, by who asked.", wakes)?;
-    let help = "Wakes for nothing but to initialise a group; among those by background work.";
+    page.counters("group_wakes", None, "Wakes of groups, by cause.", wakes)?;
+    let help = "Wakes only to initialise a group; included in those of background work.";
     page.counter("initialisation_wakes", None, help, totals.initialisation_wakes)?;
     page.counter("drive_starts", None, "Starts of drives.", totals.drive_starts)?;
     let help = "Starts for clients and rebuilds beyond the day's budget: drives wear faster than rated.";
     page.counter("drive_starts_over_budget", None, help, totals.starts_over_budget)?;
-    page.counter("soft_overruns", None, "Starts of drives although a soft limit was reached.", totals.soft_overruns)?;
+    page.counter("soft_overruns", None, "Starts of drives beyond a soft limit.", totals.soft_overruns)?;
     let switch = &status.switch;
     let wakes = [("idle", switch.wake_s), ("busy", switch.wake_busy_s)].map(|(load, wake)| (one("load", load), wake));
-    page.gauges("group_wake_expected", SECONDS, "Time from standby to ready, as it went of late.", wakes)?;
-    page.gauge("group_rest_expected", SECONDS, "Time from ready to standby, as it went of late.", switch.rest_s)
+    page.gauges("group_wake_expected", SECONDS, "Recent time from standby to ready.", wakes)?;
+    page.gauge("group_rest_expected", SECONDS, "Recent time from ready to standby.", switch.rest_s)
 }
 
 fn workshop(page: &mut Page, status: &Status) -> fmt::Result {
@@ -311,18 +306,23 @@ fn workshop(page: &mut Page, status: &Status) -> fmt::Result {
     page.gauge("spool_used", BYTES, "Bytes of recalls in the spool.", workshop.spool_bytes as f64)?;
     page.gauge("spool_capacity", BYTES, "Room for recalls.", workshop.spool_capacity_bytes as f64)?;
     page.gauge("migrations", None, "Migration writes under way.", workshop.migrations_under_way as f64)?;
-    let help = "Hot objects that moved, since the workshop was above its critical share.";
+    let help = "Hot objects that moved because the workshop was above its critical share.";
     page.counter("hot_moved", BYTES, help, workshop.hot_moved_bytes)
 }
 
 fn read_ahead(page: &mut Page, status: &Status) -> fmt::Result {
     let ahead = &status.read_ahead;
-    page.counter("read_ahead_objects", None, "Objects read ahead of being asked for.", ahead.objects)?;
-    page.counter("read_ahead_hits", None, "GETs that found what was read ahead.", ahead.hits)?;
+    page.counter("read_ahead_objects", None, "Objects read ahead.", ahead.objects)?;
+    page.counter("read_ahead_hits", None, "GETs that found their object read ahead.", ahead.hits)?;
     page.counter("read_ahead", BYTES, "Bytes read ahead.", ahead.read_bytes)?;
-    page.counter("read_ahead_used", BYTES, "Bytes of those that clients took.", ahead.used_bytes)?;
-    page.counter("read_ahead_wasted", BYTES, "Bytes of those that went before anybody took them.", ahead.wasted_bytes)?;
-    page.gauge("read_ahead_waiting", BYTES, "Room of what waits to be asked for.", ahead.waiting_bytes as f64)
+    page.counter("read_ahead_used", BYTES, "Read-ahead bytes that clients read.", ahead.used_bytes)?;
+    page.counter("read_ahead_wasted", BYTES, "Read-ahead bytes evicted unread.", ahead.wasted_bytes)?;
+    page.gauge(
+        "read_ahead_waiting",
+        BYTES,
+        "Spool room of read-ahead objects that no client has read yet.",
+        ahead.waiting_bytes as f64,
+    )
 }
 
 fn checks(page: &mut Page, status: &Status) -> fmt::Result {
@@ -334,12 +334,12 @@ fn checks(page: &mut Page, status: &Status) -> fmt::Result {
         "Share of the time in which a client used the workshop.",
         ratio(checks.load_permille.into()),
     )?;
-    page.gauge("checks_left", BYTES, "Bytes left to the pass under way.", checks.left_bytes as f64)?;
-    let help = "Time since the last pass of checks ended that was read to its end.";
+    page.gauge("checks_left", BYTES, "Bytes that the present pass has not read yet.", checks.left_bytes as f64)?;
+    let help = "Time since the last complete pass of checks ended.";
     page.known("checks_age", SECONDS, help, checks.completed_s_ago)?;
-    page.counter("checks_passes", None, "Passes read to their end.", checks.passes)?;
+    page.counter("checks_passes", None, "Complete passes of checks.", checks.passes)?;
     page.counter("checked_objects", None, "Staged objects checked.", checks.objects)?;
-    page.counter("checked", BYTES, "Bytes of those.", checks.bytes)?;
+    page.counter("checked", BYTES, "Bytes of the checked objects.", checks.bytes)?;
     page.counter("checked_damaged_objects", None, "Staged objects found damaged.", checks.damaged)
 }
 
@@ -347,14 +347,14 @@ fn intake_figures(page: &mut Page, intake: &IntakeStatus) -> fmt::Result {
     let of = |drive: &str, value: u64| (one("place", drive), value as f64);
     page.gauge("intake_copies", None, "Copies of each small object.", intake.copies as f64)?;
     page.gauge("intake_backlog_logs", None, "Logs that are not shelves yet.", intake.backlog as f64)?;
-    page.gauge("intake_retained_logs", None, "Logs kept although they are shelves.", intake.retained as f64)?;
+    page.gauge("intake_retained_logs", None, "Logs kept although their shelves are written.", intake.retained as f64)?;
     page.gauge("intake_queued", BYTES, "Bytes that wait to be written.", intake.queued_bytes as f64)?;
     page.counter("intake_accepted_changes", None, "Changes acknowledged.", intake.accepted)?;
-    page.counter("intake_accepted", BYTES, "Bytes of those.", intake.accepted_bytes)?;
-    let help = "Bytes written to all drives of the pool for each of those.";
+    page.counter("intake_accepted", BYTES, "Bytes of the acknowledged changes.", intake.accepted_bytes)?;
+    let help = "Bytes written to all drives of the pool for each acknowledged byte.";
     page.gauge("intake_write_amplification", RATIO, help, intake.write_amplification)?;
     page.gauge("intake_lost_objects", None, "Versions and files whose only copy was lost.", intake.losses as f64)?;
-    page.gauge("intake_incomplete", None, "1 if a drive or something of one is missing.", flag(intake.incomplete))?;
+    page.gauge("intake_incomplete", None, "1 if a drive, or data of a drive, is missing.", flag(intake.incomplete))?;
     let states = intake.drives.iter().map(|drive| (two(("place", &drive.place), ("state", &drive.state)), 1.0));
     page.gauges("intake_drive_state", None, "1, with the state of a drive of the pool.", states)?;
     let powers = intake.drives.iter().filter_map(|drive| Some((drive, drive.power.as_deref()?)));
@@ -362,7 +362,7 @@ fn intake_figures(page: &mut Page, intake: &IntakeStatus) -> fmt::Result {
     let help = "1, with the power of a drive of the pool whose power is controlled.";
     page.gauges("intake_drive_power", None, help, named)?;
     let starts = powers.map(|(drive, _)| (one("place", &drive.place), drive.starts));
-    page.counters("intake_drive_starts", None, "Starts of such a drive.", starts)?;
+    page.counters("intake_drive_starts", None, "Starts of a drive of the pool whose power is controlled.", starts)?;
     let shelves = intake.drives.iter().map(|drive| of(&drive.place, drive.shelf_bytes));
     page.gauges("intake_shelves", BYTES, "Bytes of the shelves on a drive of the pool.", shelves)?;
     let written = intake.drives.iter().map(|drive| (one("place", &drive.place), drive.written_bytes));
@@ -371,31 +371,51 @@ fn intake_figures(page: &mut Page, intake: &IntakeStatus) -> fmt::Result {
 
 fn journal(page: &mut Page, status: &Status) -> fmt::Result {
     let leads_on = status.journal.is_some_and(|journal| journal.leads_on);
-    let help = "1 if the catalog as it is could be made again from its journal.";
+    let help = "1 if the present catalog could be rebuilt from its journal.";
     page.gauge("journal_leads_on", None, help, flag(leads_on))?;
     let Some(journal) = &status.journal else { return Ok(()) };
     page.gauge("journal_snapshot", BYTES, "Size of the last snapshot.", journal.snapshot_bytes as f64)?;
-    page.gauge("journal_batches", BYTES, "Size of what was committed since.", journal.batch_bytes as f64)
+    page.gauge(
+        "journal_batches",
+        BYTES,
+        "Size of the changes committed since that snapshot.",
+        journal.batch_bytes as f64,
+    )
 }
 
 fn front(page: &mut Page, status: &Status) -> fmt::Result {
     let front = &status.front;
     page.gauge("s3_connections", None, "Connections of S3.", front.connections as f64)?;
-    page.gauge("s3_idle_connections", None, "Those without a request under way.", front.idle_connections as f64)?;
-    page.gauge("s3_connections_max", None, "The most there may be.", front.connection_limit as f64)?;
-    page.gauge("s3_requests", None, "Requests of S3 under way.", front.requests as f64)?;
-    page.gauge("s3_unsigned_requests", None, "Those that nobody signed.", front.unsigned_requests as f64)?;
-    page.gauge("s3_requests_max", None, "The most there may be.", front.request_limit as f64)?;
-    let help = "Requests that wait for cold objects, beside those.";
+    page.gauge(
+        "s3_idle_connections",
+        None,
+        "Connections of S3 without an open request.",
+        front.idle_connections as f64,
+    )?;
+    page.gauge("s3_connections_max", None, "Limit of connections of S3.", front.connection_limit as f64)?;
+    page.gauge("s3_requests", None, "Open requests of S3.", front.requests as f64)?;
+    page.gauge(
+        "s3_unsigned_requests",
+        None,
+        "Open requests of S3 without a signature.",
+        front.unsigned_requests as f64,
+    )?;
+    page.gauge("s3_requests_max", None, "Limit of open requests of S3.", front.request_limit as f64)?;
+    let help = "Requests that wait for cold objects, not counted as open.";
     page.gauge("s3_waiting_requests", None, help, front.waiting_requests as f64)?;
-    page.gauge("s3_waiting_requests_max", None, "The most there may be.", front.waiting_limit as f64)?;
-    let help = "Requests answered SlowDown since there were too many.";
+    page.gauge(
+        "s3_waiting_requests_max",
+        None,
+        "Limit of requests that wait for cold objects.",
+        front.waiting_limit as f64,
+    )?;
+    let help = "Requests answered SlowDown because there were too many.";
     page.counter("s3_refused_requests", None, help, front.refused_requests)?;
-    let help = "Connections closed at once since their address had too many.";
+    let help = "Connections closed at once because their address had too many.";
     page.counter("s3_refused_connections", None, help, front.refused_connections)?;
     let help = "Idle connections that made room for others.";
     page.counter("s3_evicted_connections", None, help, front.evicted_connections)?;
-    page.counter("s3_slow_clients", None, "Clients cut off since they sent or took too little.", front.slow_clients)?;
+    page.counter("s3_slow_clients", None, "Clients cut off because they sent or read too slowly.", front.slow_clients)?;
     let help = "Time until the response head of served requests was ready.";
     page.histogram("s3_first_byte", help, &front.first_byte)?;
     page.histogram("s3_request", "Time until the response of served requests was sent.", &front.request)
@@ -403,9 +423,14 @@ fn front(page: &mut Page, status: &Status) -> fmt::Result {
 
 fn tls(page: &mut Page, status: &Status) -> fmt::Result {
     let Some(tls) = &status.tls else { return Ok(()) };
-    page.gauge("tls_certificate_loaded_timestamp", SECONDS, "When it was read.", tls.loaded_ms as f64 / 1000.0)?;
-    page.counter("tls_certificate_reloads", None, "Certificates that took the place of another.", tls.reloads)?;
-    let help = "1 if the files that are there now cannot be used, so that an older certificate is.";
+    page.gauge(
+        "tls_certificate_loaded_timestamp",
+        SECONDS,
+        "Time when the certificate was read.",
+        tls.loaded_ms as f64 / 1000.0,
+    )?;
+    page.counter("tls_certificate_reloads", None, "Certificates that replaced another.", tls.reloads)?;
+    let help = "1 if the present files cannot be used, so an older certificate is in use.";
     page.gauge("tls_certificate_stale", None, help, flag(tls.problem.is_some()))
 }
 
@@ -413,27 +438,32 @@ fn rebuilds(page: &mut Page, rebuilds: &[RebuildReport]) -> fmt::Result {
     let of = |value: fn(&RebuildReport) -> f64| {
         rebuilds.iter().map(move |rebuild| (one("drive", rebuild.drive), value(rebuild)))
     };
-    let help = "Bytes that are still to be rebuilt of a drive that failed or retires.";
+    let help = "Bytes of a failed or retiring drive that are still to be rebuilt.";
     page.gauges("rebuild_left", BYTES, help, of(|rebuild| rebuild.left_bytes as f64))?;
-    page.gauges("rebuild_left_expected_max", SECONDS, "Time that may take at most.", of(|rebuild| rebuild.left_max_s))?;
-    let help = "Blobs of it that wait for drives that are away, or for room.";
+    page.gauges(
+        "rebuild_left_expected_max",
+        SECONDS,
+        "Longest expected time of the rebuild.",
+        of(|rebuild| rebuild.left_max_s),
+    )?;
+    let help = "Blobs of the drive that wait for drives that are away, or for room.";
     page.gauges("rebuild_waiting_blobs", None, help, of(|rebuild| rebuild.waiting_blobs as f64))?;
     let rebuilt = rebuilds.iter().map(|rebuild| (one("drive", rebuild.drive), rebuild.rebuilt_bytes));
-    page.counters("rebuild_rebuilt", BYTES, "Bytes rebuilt of it.", rebuilt)
+    page.counters("rebuild_rebuilt", BYTES, "Rebuilt bytes of the drive.", rebuilt)
 }
 
 fn exposure(page: &mut Page, status: &Status) -> fmt::Result {
     let exposed = (1u64..).zip(&status.exposed.blobs).map(|(lost, blobs)| (one("lost_stacks", lost), *blobs as f64));
-    page.gauges("exposed_blobs", None, "Blobs by the stacks that they lost with failed drives.", exposed)?;
-    let help = "Blobs that lost more stacks than the code makes up for: data is lost.";
+    page.gauges("exposed_blobs", None, "Blobs by the number of stacks that they lost with failed drives.", exposed)?;
+    let help = "Blobs that lost more stacks than the code can replace: data is lost.";
     page.gauge("lost_blobs", None, help, status.exposed.lost_blobs as f64)
 }
 
 fn scrub(page: &mut Page, status: &Status) -> fmt::Result {
     let scrub = &status.scrub;
-    let help = "Time of the hardware in which every blob is scrubbed once.";
+    let help = "Modelled time in which every blob is scrubbed once.";
     page.known("scrub_modelled_period", SECONDS, help, scrub.period_s)?;
-    page.gauge("scrub_paused", None, "1 if the operator has scrubs paused.", flag(scrub.paused))?;
+    page.gauge("scrub_paused", None, "1 if the operator has paused scrubs.", flag(scrub.paused))?;
     let help = "Groups whose pass of this period is complete.";
     page.gauge("scrub_complete_groups", None, help, scrub.complete_groups as f64)?;
     let help = "Groups whose period ended before their pass did.";
@@ -455,17 +485,22 @@ fn payload(page: &mut Page, status: &Status) -> fmt::Result {
     let help = "Deleted payload that waits for its group's next wake.";
     page.gauge("waiting_reclaim", BYTES, help, totals.waiting_reclaim_bytes as f64)?;
     page.gauge("rack_capacity", BYTES, "Capacity of the drives of all groups.", capacity.total_bytes as f64)?;
-    page.gauge("rack_free", BYTES, "Free room of it.", capacity.free_bytes as f64)?;
-    page.gauge("rack_full", None, "1 if there is no room for what is staged: PUTs are refused.", flag(capacity.full))
+    page.gauge("rack_free", BYTES, "Free room on the drives of all groups.", capacity.free_bytes as f64)?;
+    page.gauge(
+        "rack_full",
+        None,
+        "1 if there is no room for the staged objects: PUTs are refused.",
+        flag(capacity.full),
+    )
 }
 
 fn trouble(page: &mut Page, status: &Status) -> fmt::Result {
     let totals = &status.totals;
     page.counter("refused_operations", None, "Operations refused or failed.", totals.refused)?;
-    page.counter("data_lost_reads", None, "Reads that failed since data is lost.", totals.data_lost)?;
+    page.counter("data_lost_reads", None, "Reads that failed because data is lost.", totals.data_lost)?;
     let help = "Blobs written with more than r stacks in a domain that can be lost.";
     page.counter("crowded_placements", None, help, totals.crowded_placements)?;
-    page.counter("repaired_fragments", None, "Fragments that were bad and were repaired.", totals.repaired_fragments)?;
+    page.counter("repaired_fragments", None, "Bad fragments that were repaired.", totals.repaired_fragments)?;
     page.counter("missed_deadlines", None, "Times that drives did not answer in time.", totals.missed_deadlines)?;
     page.counter("emulation_overruns", None, "Calls on emulated drives slower than the model says.", totals.overruns)
 }

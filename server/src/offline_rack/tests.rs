@@ -183,7 +183,7 @@ async fn a_drive_that_will_not_stop_counts_and_can_still_be_read() {
         }
         let others = awake.iter().filter_map(|(_, answer)| Some(answer.as_ref().err()?.to_string()));
         let others: Vec<String> = others.collect();
-        assert!(others.iter().all(|said| said.contains("were not stopped (1)")), "{others:?}");
+        assert!(others.iter().all(|said| said.contains("take its power (1)")), "{others:?}");
         rack.rest().await;
     }
     assert!(platters.lock().most.0 <= 2);

@@ -60,7 +60,7 @@ pub(super) enum Manifest {
 pub(super) fn publish(place: &Path, draft: &Path, manifest: Manifest) -> Result<Option<String>, ServerError> {
     let log = with_end(draft, "-wal");
     if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
-        let why = format!("{} could not be closed: see that its disk has some room", draft.display());
+        let why = format!("{} could not be closed: make sure that its disk has free space", draft.display());
         return Err(ServerError::Refused(why));
     }
     File::open(draft).and_then(|file| file.sync_all()).map_err(|error| io_error("syncing", draft, error))?;

@@ -215,7 +215,7 @@ impl ClassSteps {
     fn refused(&self, reason: Rejection, fault: String) -> StepResult {
         let fault = match reason {
             Rejection::QueueFull => return StepResult::Refused,
-            Rejection::NoRoom => format!("{fault}; remove something there, and ask again"),
+            Rejection::NoRoom => format!("{fault}; remove objects there, and start the job again"),
             _ => fault,
         };
         self.work.set_fault(self.class, fault);

@@ -36,12 +36,12 @@ impl Jobs {
             Err(error) => error.to_string(),
         };
         let reason = format!(
-            "its output is complete and not published to {}: {blocked}; then `larder repartition resume {number}`, or \
-             `larder repartition cancel {number}`",
+            "its output is complete but not published to {}: {blocked}; then run `larder repartition resume {number}`, \
+             or `larder repartition cancel {number}`",
             request.to,
             number = job.job
         );
-        tracing::error!(job = job.job, reason, "a repartition waits to be published");
+        tracing::error!(job = job.job, reason, "the output of a repartition job waits to be published");
         let explained = Job { reason, ..job.clone() };
         self.context.catalog.change_job(&job, &explained).await?;
         Ok(explained)
@@ -72,7 +72,7 @@ impl Jobs {
 
     async fn publish_to(&self, job: &Job, request: &Request) -> Result<Option<Blocked>, CatalogError> {
         let place = &request.to;
-        let Some(target) = kept(job).target else { return Ok(Some("it is not known to which bucket".into())) };
+        let Some(target) = kept(job).target else { return Ok(Some("its target bucket is unknown".into())) };
         // Once clients see some of the output, the prefix holds this job's own objects.
         if self.nothing_is_published(job).await?
             && let Err(reason) = target_is_free(&self.context.catalog, &request.from, place).await
@@ -88,10 +88,13 @@ impl Jobs {
                 Ok(()) => {}
                 Err(CatalogError::PreconditionFailed) => {
                     let key = self.context.catalog.first_taken(&place.bucket, &page).await?.unwrap_or_default();
-                    return Ok(Some(format!("there is an object s3://{}/{key} already; remove it", place.bucket)));
+                    return Ok(Some(format!("the object s3://{}/{key} already exists; remove it", place.bucket)));
                 }
                 Err(CatalogError::NoSuchBucket) => {
-                    return Ok(Some(format!("the bucket `{}` is gone, or another one of that name", place.bucket)));
+                    return Ok(Some(format!(
+                        "the bucket `{}` is gone, or was replaced by another of that name",
+                        place.bucket
+                    )));
                 }
                 Err(error) => return Err(error),
             }
@@ -189,7 +192,7 @@ impl Jobs {
             // A job is recorded before it writes anything.
             let lives = self.context.catalog.job(number).await?.is_some_and(|job| !job.state.is_over());
             if !lives {
-                tracing::warn!(job = number, "a repartition that is over has left objects; they are removed");
+                tracing::warn!(job = number, "a repartition job that has ended left objects; they are removed");
                 self.roll_back_objects(number).await?;
             }
         }

@@ -212,14 +212,16 @@ impl FoundInput {
         }
         let Some(format) = Format::of_key(key) else {
             return Err(format!(
-                "the name of s3://{bucket}/{key} does not show its format; say so with --format, or leave it out \
-                 with --exclude"
+                "the name of s3://{bucket}/{key} does not show its format; give it with --format, or leave the object \
+                 out with --exclude"
             ));
         };
         let first = *self.format.get_or_insert(format);
         let name = self.named.get_or_insert_with(|| key.to_owned());
         if first != format {
-            return Err(format!("{name} is {first} and {key} is {format}; partition them apart, or say --format"));
+            return Err(format!(
+                "{name} is {first} and {key} is {format}; partition them separately, or give --format"
+            ));
         }
         Ok(())
     }

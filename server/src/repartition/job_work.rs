@@ -288,7 +288,7 @@ impl JobWork {
         let state = self.state.lock();
         let runs = || state.runs.values().flatten();
         if read != state.output + runs().map(|run| run.tally).sum() {
-            return Err("what was read is not what was written and offloaded; please report this".into());
+            return Err("the records read differ from the records written and offloaded; please report this".into());
         }
         let checkpoint = Checkpoint {
             version: VERSION,
@@ -429,7 +429,7 @@ impl JobWork {
         let (ended, planned) = (state.read.len() as u64 + state.progress.lost_objects, self.planned_objects);
         if ended != planned {
             return Err(Some(format!(
-                "{ended} objects of {planned} were read to their end; nothing is published. Please report this"
+                "only {ended} objects of {planned} were read completely; nothing is published. Please report this"
             )));
         }
         let outcome = outcome(&state, strategies(&planner), &spent);

@@ -27,7 +27,7 @@ impl Jobs {
             // The lock keeps the job from being resumed before its task is known to be gone.
             let _lock = shared.lock(number).await;
             if let Err(error) = worked {
-                tracing::error!(job = number, %error, "a repartition does not go on");
+                tracing::error!(job = number, %error, "a repartition job cannot continue");
                 shared.park(job, &error).await;
             }
             shared.running.lock().remove(&number);
@@ -69,7 +69,7 @@ impl Jobs {
                 self.end(job, JobState::Cancelled, String::new()).await
             }
             Err(JobEnded::Failed(reason)) => {
-                tracing::warn!(job = number, reason, "a repartition failed; it is rolled back");
+                tracing::warn!(job = number, reason, "a repartition job failed; it is rolled back");
                 self.roll_back(number).await?;
                 self.end(job, JobState::Failed, reason).await
             }
@@ -90,7 +90,8 @@ impl Jobs {
         if hidden != outcome.output_objects {
             let written = outcome.output_objects;
             return Err(JobEnded::Failed(format!(
-                "{hidden} objects of {written} that were written are there; nothing is published. Please report this"
+                "only {hidden} objects of {written} that were written still exist; nothing is published. Please report \
+                 this"
             )));
         }
         // Input that produced no records is kept: a user whose filter leaves out everything does not want it removed.

@@ -123,7 +123,7 @@ pub(super) fn fits_the_machine(most_bytes: u64) -> Result<(), String> {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     match machine_bytes(&text) {
         Some(has) if most_bytes > has => Err(format!(
-            "it would take up to {most_bytes} bytes of memory, and this machine has {has}; give it less --memory"
+            "it would take up to {most_bytes} bytes of memory, and this machine has {has}; use a smaller --memory"
         )),
         _ => Ok(()),
     }
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!((machine_bytes(""), machine_bytes("MemTotal: much\n")), (None, None));
         assert!(fits_the_machine(1).is_ok());
         if let Some(has) = machine_bytes(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default()) {
-            assert!(fits_the_machine(has + 1).unwrap_err().contains("less --memory"));
+            assert!(fits_the_machine(has + 1).unwrap_err().contains("smaller --memory"));
         }
     }
 }

@@ -41,7 +41,7 @@ pub(super) async fn target_is_free(catalog: &Catalog, from: &Place, to: &Place) 
     }
     let request = ListRequest { prefix: to.prefix.clone(), max_keys: 1, ..ListRequest::default() };
     let found = catalog.list_objects(&to.bucket, &request).await.map_err(|error| match error {
-        CatalogError::NoSuchBucket => format!("there is no bucket `{}` to write to; make it first", to.bucket),
+        CatalogError::NoSuchBucket => format!("there is no bucket `{}` to write to; create it first", to.bucket),
         error => error.to_string(),
     })?;
     match found.objects.first() {

@@ -167,8 +167,8 @@ fn removes_nothing_else(request: &Request) -> Result<(), String> {
     if request.remove_input && (request.columns.is_some() || request.filter.is_some()) {
         let left_out = if request.columns.is_some() { "columns" } else { "records" };
         return Err(format!(
-            "removing the input would lose the {left_out} that are left out; do not ask for --remove-input, and remove \
-             the input yourself when the output is as you want it"
+            "removing the input would lose the {left_out} that are left out; leave --remove-input out, and remove the \
+             input yourself once the output is right"
         ));
     }
     Ok(())
@@ -439,8 +439,8 @@ impl Surveying {
             count = found.len();
         }
         Err(format!(
-            "no group has room for its share of the output of {output_bytes} bytes; remove something, pin the target \
-             prefix to a class with room, or say --alpha if it is less"
+            "no group has room for its share of the output of {output_bytes} bytes; remove objects, pin the target \
+             prefix to a class with room, or give --alpha if the output is smaller"
         ))
     }
 
@@ -529,8 +529,8 @@ impl Surveying {
         let Some(chosen) = chosen else {
             let least = survey.plan.forecasts.iter().map(|forecast| forecast.peak_extra_bytes).min().unwrap_or(0);
             return Err(format!(
-                "there is not enough room: a group would have to take {least} bytes at least beside what it holds; \
-                 remove something, or keep fewer columns or records"
+                "there is not enough room: a group would have to store at least {least} bytes more than it does; \
+                 remove objects, or keep fewer columns or records"
             ));
         };
         survey.plan.chosen = chosen.to_string();
@@ -592,11 +592,11 @@ impl Surveying {
 /// all of its output or none of it.
 fn is_of_use(resume: &Resume, survey: &Survey) -> Result<(), String> {
     if survey.memory.chunk_bytes != resume.checkpoint.plan.chunk_bytes {
-        return Err("its memory is shared out in another way".into());
+        return Err("its memory is now shared out differently".into());
     }
     let open = resume.open();
     let found = survey.inputs.values().flatten().filter(|input| open.contains_key(&input.version)).count();
-    if found == open.len() { Ok(()) } else { Err("an object that was read in part is gone".into()) }
+    if found == open.len() { Ok(()) } else { Err("an object that was partly read is gone".into()) }
 }
 
 /// The first of each list, the second of each, and so on.
@@ -621,7 +621,7 @@ fn strategy(name: &str, survey: &Survey) -> Result<Choice, String> {
     let plain = |choice: &Choice| choice.to_string().split('(').next().unwrap_or_default().to_ascii_lowercase();
     let wanted = name.to_ascii_lowercase();
     candidates.into_iter().find(|choice| plain(choice) == wanted).ok_or_else(|| {
-        format!("there is no strategy `{name}`; there are baseline, buffpack, offpack, fillpack and tourpack")
+        format!("there is no strategy `{name}`; write one of baseline, buffpack, offpack, fillpack and tourpack")
     })
 }
 

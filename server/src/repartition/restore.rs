@@ -34,7 +34,7 @@ impl Jobs {
         };
         match self.restore_from(job, &saved).await? {
             Ok(resume) => {
-                tracing::info!(job, serial = resume.serial, "a repartition goes on from its checkpoint");
+                tracing::info!(job, serial = resume.serial, "a repartition job resumes from its checkpoint");
                 Ok(Some(resume))
             }
             Err(useless) => {
@@ -46,7 +46,11 @@ impl Jobs {
 
     /// Removes everything that a job has written, with its checkpoint.
     pub(super) async fn begin_anew(&self, job: u64, useless: &str) -> Result<(), CatalogError> {
-        tracing::warn!(job, useless, "a repartition begins anew, since its checkpoint is of no use");
+        tracing::warn!(
+            job,
+            useless,
+            "a repartition job restarts from its beginning, since its checkpoint cannot be used"
+        );
         self.roll_back(job).await
     }
 
@@ -65,20 +69,20 @@ impl Jobs {
         self.context.catalog.forget_unfinished_checkpoint(job, serial).await?;
         let read = self.context.catalog.checkpoint_inputs(job, serial).await?;
         if read.len() as u64 != checkpoint.inputs_read {
-            return Ok(Err("it is not known what was read"));
+            return Ok(Err("the list of the objects read is incomplete"));
         }
         let hidden = self.remove_behind(job, &checkpoint).await?;
         let objects = hidden.iter().filter(|(key, _)| !key.starts_with(&run_prefix(job))).count() as u64;
         if objects != checkpoint.progress.output_objects {
-            return Ok(Err("some of what it wrote is gone"));
+            return Ok(Err("some of its output is gone"));
         }
         let runs = self.runs(job, hidden).await?;
         let runs = runs.filter(|runs| runs.values().map(Vec::len).sum::<usize>() as u64 == checkpoint.runs);
-        let Some(runs) = runs else { return Ok(Err("some of what was offloaded is gone")) };
+        let Some(runs) = runs else { return Ok(Err("some offloaded records are gone")) };
         let found: MultisetChecksum = runs.values().flatten().map(|run| run.tally).sum();
         let whole = checkpoint.written.checksum().map(|written| written + found);
         if whole != checkpoint.read.checksum() {
-            return Ok(Err("what was read is not what is there"));
+            return Ok(Err("the records written and offloaded differ from those read"));
         }
         Ok(Ok(Resume { serial, checkpoint, read, runs }))
     }

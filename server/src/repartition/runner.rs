@@ -36,7 +36,7 @@ impl JobEnded {
 }
 
 /// The reason of a job that failed because of a bug.
-pub(super) const BROKEN: &str = "it failed in a way that must not be; please report this";
+pub(super) const BROKEN: &str = "it failed unexpectedly; please report this";
 
 /// Waits for the turn of a job.
 pub(super) async fn turn(actions: &mut JobActions) -> Result<(), JobEnded> {
@@ -115,7 +115,7 @@ async fn checkpoint(work: &JobWork, open: Result<OpenNow, batch::Error>) -> bool
         Err(error) => Err(error.to_string()),
     };
     if let Err(reason) = &saved {
-        tracing::warn!(job = work.job.0, reason, "a checkpoint of a repartition is put off");
+        tracing::warn!(job = work.job.0, reason, "a checkpoint of a repartition job is postponed");
     }
     saved.is_ok()
 }
@@ -173,5 +173,5 @@ async fn perform(
 
 fn gave_up(fault: &str, reason: BlockReason) -> String {
     let minutes = reason.limit().map_or(0, |limit| limit.as_secs() / 60);
-    format!("{fault}; it was waited for {minutes} minutes")
+    format!("{fault}; the job waited for {minutes} minutes")
 }

@@ -74,9 +74,9 @@ impl Jobs {
             if interruptions > INTERRUPTIONS_MAX {
                 state = JobState::Paused;
                 reason = format!(
-                    "the server ended {interruptions} times while it worked on this, and was not asked to; see why, \
-                     give the job less --memory if it took too much, and then `larder repartition resume {number}` \
-                     or `larder repartition cancel {number}`",
+                    "the server crashed {interruptions} times while it worked on this job; find the cause, use a \
+                     smaller --memory if the job took too much, and then run `larder repartition resume {number}` or \
+                     `larder repartition cancel {number}`",
                     number = job.job
                 );
             }
@@ -89,12 +89,12 @@ impl Jobs {
     pub async fn park(&self, job: Job, error: &CatalogError) {
         let number = job.job;
         let changed = |job: &Job| {
-            let reason = format!("{error}; when that is mended, `larder repartition resume {number}`");
+            let reason = format!("{error}; once that is fixed, run `larder repartition resume {number}`");
             let state = if job.state == JobState::Running { JobState::Paused } else { job.state };
             if job.state.is_over() { job.clone() } else { Job { state, reason, ..job.clone() } }
         };
         if let Err(error) = self.enter(job, changed).await {
-            tracing::error!(job = number, %error, "that cannot even be noted; the next start takes the job up");
+            tracing::error!(job = number, %error, "cannot record that a job stopped; the next start resumes it");
         }
     }
 

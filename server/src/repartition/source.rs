@@ -34,7 +34,7 @@ pub(super) enum SourceError {
     #[error("catalog: {0}")]
     Catalog(#[from] CatalogError),
     /// The object moves faster than it can be looked up.
-    #[error("it is moved again and again")]
+    #[error("it keeps moving")]
     Moving,
 }
 

@@ -40,7 +40,7 @@ impl StatusService {
         let _turn = self.replacing.lock().await;
         // A drive that the rack gave up by itself may still spin: the operator's command means that it was pulled.
         if self.look(move |rack, _| !rack.has_failed(drive) || rack.gave_up(drive)).await? {
-            tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
+            tracing::warn!(%drive, "the operator declared a drive permanently failed; its data is rebuilt");
             self.world.report(Event::DriveFailed { drive, pulled: true });
             self.context.counters.forget_reasons(drive);
         }
@@ -92,7 +92,7 @@ impl StatusService {
         }
         // Recorded first: what the rack acts upon must hold after a crash as well.
         self.context.catalog.retire_drive(drive, (self.context.wall)()).await?;
-        tracing::info!(%drive, "the operator retires a drive; what it holds moves to others of its group");
+        tracing::info!(%drive, "the operator retires a drive; its data moves to the other drives of its group");
         self.world.report(Event::DriveRetiring { drive });
         self.context.counters.refused_writes.note(drive, None);
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
@@ -186,11 +186,11 @@ impl StatusService {
         self.hardware.replace(drive);
         self.world.report(match taken {
             Taken::Another(_) => {
-                tracing::info!(%drive, "another drive took the place of one that failed");
+                tracing::info!(%drive, "another drive replaced a failed one");
                 Event::DriveReplaced { drive, lost_bytes }
             }
             Taken::Itself(_) => {
-                tracing::info!(%drive, "a drive that failed is back; what is still wanted of it is looked for");
+                tracing::info!(%drive, "a failed drive is back; it is searched for stacks that are still needed");
                 Event::DriveReturned { drive, lost_bytes }
             }
         });

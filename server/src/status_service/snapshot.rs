@@ -254,19 +254,20 @@ pub(super) fn patience(rack: &Rack, clock: &dyn Clock, now: Time) -> Vec<Warning
         let due = view.due?;
         let warning = match view.held_back {
             None if due > now => format!(
-                "drive {drive} is away for {away}: in {} it is given up, and what it holds is rebuilt",
+                "drive {drive} has been away for {away}: in {} it is given up, and its data is rebuilt",
                 hours(clock.to_wall(due.since(now)))
             ),
             None | Some(HeldBack::Tried) => {
-                format!("drive {drive} is away for {away}: it is tried once more, and then given up")
+                format!("drive {drive} has been away for {away}: it is tried once more, and then given up")
             }
             Some(HeldBack::ManyAway) => format!(
-                "drive {drive} is away for {away}, and is not given up: others of a domain that it is in are away too, \
-                 so look for a cable, a fuse or an enclosure; if it is broken, run `larder drive fail {drive}`"
+                "drive {drive} has been away for {away}, and is not given up, since other drives of one of its failure \
+                 domains are away too: check cable, fuse and enclosure; if the drive is broken, run `larder drive fail \
+                 {drive}`"
             ),
             Some(HeldBack::TooManyOfGroup) => format!(
-                "drive {drive} is away for {away}, and is not given up: as many drives of its group as the code bears \
-                 are not rebuilt yet; put it back, or run `larder drive fail {drive}`"
+                "drive {drive} has been away for {away}, and is not given up, since as many drives of its group as the \
+                 code can replace are not rebuilt yet; put it back, or run `larder drive fail {drive}`"
             ),
         };
         Some(Condition::DriveStaysAway.warns(warning))
@@ -335,15 +336,15 @@ pub(super) fn unstopped(rack: &Rack) -> Vec<Warning> {
         let (number, domains) = (drive.0, domains.join(", "));
         let mend = if replace::is_device(rack.spec(), drive) {
             format!(
-                "`larder drive power` shows what it answers, and a drive that is pulled and given up (`larder drive \
-                 fail {number}`) holds nothing up"
+                "`larder drive power` shows its state; if it cannot be stopped, pull it and run `larder drive fail \
+                 {number}`"
             )
         } else {
-            format!("a drive that is pulled and given up (`larder drive fail {number}`) holds nothing up")
+            format!("if it cannot be stopped, pull it and run `larder drive fail {number}`")
         };
         Condition::DriveUnstopped.warns(format!(
-            "drive {number} would not stop, or does not say whether it did: it counts as spinning, and takes its part \
-             of {domains} from drives that wait. It is tried again; {mend}"
+            "drive {number} did not stop, or its state is unknown: it counts as spinning, and other drives wait for \
+             its share of {domains}. The server tries again; {mend}"
         ))
     };
     drives.into_iter().map(sentence).collect()
@@ -367,11 +368,11 @@ pub(super) fn worn(rack: &Rack) -> Vec<Warning> {
         }
         let rest = match (rack.is_retiring(drive), waits_for_drain) {
             (true, _) => "it is being emptied".to_owned(),
-            (false, true) => "it is emptied once its group can do without it, and no other drive is".to_owned(),
-            (false, false) => format!("`larder drive retire {}` empties it before it dies", drive.0),
+            (false, true) => "it is emptied once its group can spare it, one drive at a time".to_owned(),
+            (false, false) => format!("`larder drive retire {}` empties it before it fails", drive.0),
         };
         Some(Condition::DriveWorn.warns(format!(
-            "drive {} has {bad_sectors} bad sectors, and had {first_bad_sectors} when it was asked first; {rest}",
+            "drive {} has {bad_sectors} bad sectors, and had {first_bad_sectors} when it was first queried; {rest}",
             drive.0
         )))
     };

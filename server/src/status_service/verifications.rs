@@ -68,7 +68,7 @@ pub(super) async fn run(
     let result = tokio::select! {
         result = verify(&ground, options, &watch) => result.map_err(text),
         _ = unwanted => Err("it was interrupted, or the server is stopping".to_owned()),
-        () = unasked(&state) => Err("nobody has asked about it any more".to_owned()),
+        () = unasked(&state) => Err("no client has asked for its progress any more".to_owned()),
     };
     // Its view of the catalog and its queries are dropped before a client sees that it has ended.
     drop(ground);

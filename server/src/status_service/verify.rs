@@ -43,7 +43,8 @@ impl StatusService {
         if options.deep && options.drives {
             self.is_on().await?;
             if self.look(|rack, _| rack.is_scrub_paused()).await? {
-                let why = "scrubs are paused, and --deep is one; say `larder scrub resume` first, or leave --deep out";
+                let why = "scrubs are paused, and --deep is a scrub; run `larder scrub resume` first, or leave --deep \
+                           out";
                 return Err(AdminError::Because(why.into()));
             }
         }
@@ -62,7 +63,7 @@ impl StatusService {
         };
         let mut slot = self.verifications.run.lock();
         if slot.as_ref().is_some_and(|run| !run.gives_way()) {
-            let why = "a verification is under way; wait for it, or interrupt it where it was asked for";
+            let why = "a verification is running already; wait for it, or interrupt the command that started it";
             return Err(AdminError::Because(why.into()));
         }
         let number = slot.as_ref().map_or(1, |run| run.number + 1);

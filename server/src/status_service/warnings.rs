@@ -23,8 +23,8 @@ pub(super) async fn quarantine_warning(context: &Context) -> Option<Warning> {
     let objects = if count == 1 { "object is" } else { "objects are" };
     (count > 0).then(|| {
         Condition::Quarantined.warns(format!(
-            "{count} {objects} in quarantine, since not every byte can be read: {}. Write them again or delete \
-             them, or put their files back and restart the server; `larder explain` says what is wrong",
+            "{count} {objects} in quarantine, since not every byte can be read: {}. Write them again or delete them, \
+             or put their files back and restart the server; `larder explain` shows what is wrong",
             names.join(", ")
         ))
     })
@@ -36,8 +36,8 @@ pub(super) async fn lost_copies_warning(context: &Context) -> Option<Warning> {
     let lost = copies.iter().filter(|copy| copy.lost).count();
     (lost > 0).then(|| {
         Condition::CatalogCopyLost.warns(format!(
-            "copies of the catalog on drives that are lost with drives or damaged: {lost}. A new one is written by \
-             itself when a group is awake; until then `larder catalog backup` makes one in a file"
+            "copies of the catalog on drives that are lost or damaged: {lost}. The server writes a new one when a \
+             group is awake; until then `larder catalog backup` writes one to a file"
         ))
     })
 }
@@ -53,26 +53,26 @@ pub(super) fn catalog_warnings(context: &Context) -> Vec<Warning> {
     }
     if let Some(flaw) = context.catalog_age.incomplete() {
         warnings.push(Condition::CatalogIncomplete.warns(format!(
-            "the catalog is not complete: {flaw}. What it does not find may be what is missing, so nothing is \
-             removed from the rack meanwhile; {}",
+            "the catalog is not complete: {flaw}. Data that it does not list may belong to the missing records, so \
+             nothing is removed from the rack meanwhile; {}",
             catalog_age::FIX
         )));
     }
     if let Some(why) = catalog.stopped() {
         warnings.push(Condition::CatalogStopped.warns(format!(
-            "the catalog takes no changes, so every PUT and DELETE fails: {why}; see that its disk can be written, \
+            "the catalog takes no changes, so every PUT and DELETE fails: {why}; make sure that its disk is writable, \
              and restart the server"
         )));
     }
     if context.staging.usage().is_disk_full || catalog.is_full() {
-        let warning = "the disk of the workshop or of the catalog is full, and PUTs are refused: free some room there, \
-                       or lower workshop.capacity in larder.toml";
+        let warning = "the disk of the workshop or of the catalog is full, and PUTs are refused: free some space \
+                       there, or lower workshop.capacity in larder.toml";
         warnings.push(Condition::DiskFull.warns(warning));
     }
     if context.counters.are_copies_overdue.load(Ordering::Relaxed) {
-        let warning = "no copy of the catalog as it is could be brought to drives, so changes since the last one would \
-                       be lost with the disk of the catalog: the log says why; until it is there `larder catalog \
-                       backup` makes one in a file";
+        let warning = "the present catalog could not be copied to drives, so changes since the last copy would be lost \
+                       with the disk of the catalog: the log shows why; until then `larder catalog backup` writes a \
+                       copy to a file";
         warnings.push(Condition::CatalogCopyBehind.warns(warning));
     }
     warnings.extend(staged_warnings(context));
@@ -97,8 +97,8 @@ fn staged_warnings(context: &Context) -> Vec<Warning> {
     match counters.wrong_bodies.load(Ordering::Relaxed) {
         0 => {}
         bodies => warnings.push(Condition::WrongBytes.warns(format!(
-            "GETs cut off because the bytes were not those that the object was acknowledged with: {bodies}. The \
-             log names the objects; run `larder verify --deep`, and report this"
+            "GETs cut off because the bytes differed from the acknowledged object: {bodies}. The log names the \
+             objects; run `larder verify --deep`, and report this"
         ))),
     }
     warnings
@@ -106,7 +106,7 @@ fn staged_warnings(context: &Context) -> Vec<Warning> {
 
 fn unknown_staged(files: &str) -> Warning {
     Condition::StagedUnknown.warns(format!(
-        "{files} unknown to this catalog and kept, since a newer one may know more: `larder verify` names them"
+        "{files} unknown to this catalog and kept, since a newer catalog may list them: `larder verify` names them"
     ))
 }
 
@@ -124,9 +124,8 @@ pub(super) fn woken_by_others(times: u64) -> Option<Warning> {
 pub(super) fn woke_themselves(times: u64) -> Option<Warning> {
     (times > 0).then(|| {
         Condition::WokeThemselves.warns(format!(
-            "sleeping drives that woke by themselves since the server started: {times}. `larder drive list` says \
-             which; a timer of the drive's own does that, or a check of its firmware's: `larder drive doctor` names \
-             timers"
+            "sleeping drives that woke by themselves since the server started: {times}. `larder drive list` shows \
+             which; a timer or a self-check of the drive does that: `larder drive doctor` names timers"
         ))
     })
 }
@@ -135,8 +134,8 @@ pub(super) fn woke_themselves(times: u64) -> Option<Warning> {
 pub(super) fn damaged_records(keys: &[String]) -> Option<Warning> {
     let (first, records) = (keys.first()?, keys.len());
     Some(Condition::CatalogRecordsDamaged.warns(format!(
-        "damaged records of the catalog: {records}, the first at {first}: what they name is neither served nor moved; \
-         `larder verify` names it all, and writing an object again mends it"
+        "damaged records of the catalog: {records}, the first at {first}: their objects are neither served nor moved; \
+         `larder verify` names them, and writing an object again repairs its record"
     )))
 }
 
@@ -145,7 +144,7 @@ pub(super) fn warnings(status: &Status, has_snapshot_failed: bool) -> Vec<Warnin
     let mut warnings = scrub_warnings(status);
     let problem = status.tls.as_ref().and_then(|tls| tls.problem.as_ref());
     let unusable =
-        |problem| Condition::CertificateUnusable.warns(format!("{problem}. The certificate of before stays in use"));
+        |problem| Condition::CertificateUnusable.warns(format!("{problem}. The previous certificate stays in use"));
     warnings.extend(problem.map(unusable));
     warnings.extend(room_warnings(status));
     if status.totals.data_lost > 0 {
@@ -171,8 +170,8 @@ pub(super) fn warnings(status: &Status, has_snapshot_failed: bool) -> Vec<Warnin
     }
     let is_late = has_snapshot_failed || status.uptime_s > JOURNAL_PATIENCE_S;
     if status.journal.is_some_and(|journal| !journal.leads_on) && is_late {
-        let warning = "the journal does not lead on to the catalog as it is, so that a lost one could not be made \
-                       again: the log says why no snapshot was written; free some room in workshop/journal";
+        let warning = "the journal does not reach the present catalog, so a lost catalog could not be rebuilt from it: \
+                       the log shows why no snapshot was written; free some space in workshop/journal";
         warnings.push(Condition::JournalBehind.warns(warning));
     }
     warnings.extend(status.intake.as_ref().into_iter().flat_map(intake_warnings));
@@ -188,8 +187,8 @@ fn room_warnings(status: &Status) -> Vec<Warning> {
     let (workshop, mut warnings) = (&status.workshop, Vec::new());
     if status.capacity.full {
         warnings.push(Condition::RackFull.warns(
-            "the rack is full: no group has room for what is staged, and PUTs are refused. Delete objects, whose room \
-             comes back when their groups have woken, or add drives",
+            "the rack is full: no group has room for the staged objects, and PUTs are refused. Delete objects, which \
+             frees room once their groups have woken, or add drives",
         ));
     } else if let Some(bytes) = status.capacity.unplaced_bytes {
         warnings.push(Condition::PackUnplaced.warns(format!(
@@ -205,8 +204,8 @@ fn room_warnings(status: &Status) -> Vec<Warning> {
     if workshop.hot_moved_bytes > 0 {
         warnings.push(Condition::HotMoved.warns(format!(
             "{} bytes of hot objects had to move to the rack since the server started: the workshop was above its \
-             critical share, and no cold ones were left. Give it more capacity, or write rules that call more of it \
-             cold ([workshop] and [thermometer] in larder.toml)",
+             critical share, and no cold ones were left. Give the workshop more capacity, or write rules that call \
+             more objects cold ([workshop] and [thermometer] in larder.toml)",
             workshop.hot_moved_bytes
         )));
     }
@@ -218,8 +217,8 @@ fn crowded(status: &Status) -> Option<Warning> {
     let blobs = Some(status.totals.crowded_placements).filter(|blobs| *blobs > 0)?;
     let (blobs, have) = (counted(blobs, "blob"), if blobs == 1 { "has" } else { "have" });
     Some(Condition::BlobsCrowded.warns(format!(
-        "{blobs} written since the server started {have} more stacks in one failure domain than the code makes up for: \
-         the loss of that domain would cost them. If drives of other domains were away or full, bring those back, and \
+        "{blobs} written since the server started {have} more stacks in one failure domain than the code can replace: \
+         the loss of that domain would lose them. If drives of other domains were away or full, bring those back, and \
          write the objects again; else the rack has too few domains, which `larder plan` shows"
     )))
 }
@@ -229,8 +228,8 @@ fn kept_spinning(status: &Status) -> Option<Warning> {
     let kept: Vec<String> = status.classes.iter().filter(|class| class.kept_spinning).filter_map(named).collect();
     (!kept.is_empty()).then(|| {
         Condition::KeptSpinning.warns(format!(
-            "kept spinning, since no starts are left for today: {}. The next client costs none; with more \
-             starts_per_day in larder.toml, or fewer reads one after the other (`larder recall`), they sleep",
+            "kept spinning, since no starts are left for today: {}. The next client needs no start; with more \
+             starts_per_day in larder.toml, or with reads combined by `larder recall`, they sleep",
             kept.join(", ")
         ))
     })
@@ -258,34 +257,34 @@ fn intake_warnings(intake: &IntakeStatus) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if intake.retained >= RETAINED_WARNED {
         warnings.push(Condition::PoolLogsKept.warns(format!(
-            "{} logs of small objects are kept for another catalog, which may need what is in them; with \
-             {RETAINED_MAX} nothing more is taken in: {}",
+            "{} logs of small objects are kept for another catalog, which may need their contents; with {RETAINED_MAX} \
+             logs no more small objects are accepted: {}",
             intake.retained,
             catalog_age::FIX
         )));
     }
     if !missing.is_empty() {
         warnings.push(Condition::PoolDriveMissing.warns(format!(
-            "drives of the pool of small objects are missing: {}. What is on them alone cannot be read; mount them, \
-             and restart the server",
+            "drives of the pool of small objects are missing: {}. Objects stored only there cannot be read; mount \
+             them, and restart the server",
             missing.join(", ")
         )));
     }
     if !lost.is_empty() {
         warnings.push(Condition::PoolDriveFailed.warns(format!(
-            "drives of the pool of small objects failed: {}. The others go on without them; replace them, and restart \
-             the server",
+            "drives of the pool of small objects failed: {}. The other drives continue without them; replace them, and \
+             restart the server",
             lost.join(", ")
         )));
     } else if intake.incomplete && missing.is_empty() {
-        let warning = "the pool of small objects is not whole: a drive is missing, or its copies are not all back yet; \
-                       the log of the start says more";
+        let warning = "the pool of small objects is not whole: a drive is missing, or some of its copies are not \
+                       restored yet; see the log of the start";
         warnings.push(Condition::PoolIncomplete.warns(warning));
     }
     if intake.drives.len() >= COPIES_FROM_DRIVES && intake.copies == 1 && lost.is_empty() && !intake.incomplete {
         warnings.push(Condition::PoolOneCopy.warns(format!(
-            "small objects are on one of {} drives each: the pool was made with fewer than {COPIES_FROM_DRIVES}, and \
-             keeps its number of copies",
+            "small objects are on one of {} drives each: the pool was created with fewer than {COPIES_FROM_DRIVES} \
+             drives, and keeps its number of copies",
             intake.drives.len()
         )));
     }
@@ -338,8 +337,8 @@ fn refused_writes<'a>(refused: impl Iterator<Item = (&'a DriveId, &'a String)>) 
     let more = if refused.len() > NAMED { format!(" and {} more", refused.len() - NAMED) } else { String::new() };
     (!refused.is_empty()).then(|| {
         Condition::DriveTakesNoWrites.warns(format!(
-            "drives take no writes: {}{more}. They are read, and others of their groups are written to; mend them, or \
-             empty them with `larder drive retire`",
+            "drives take no writes: {}{more}. They are read, and other drives of their groups are written to; repair \
+             them, or empty them with `larder drive retire`",
             refused[..refused.len().min(NAMED)].join(", ")
         ))
     })
@@ -355,8 +354,8 @@ pub(super) fn late_drives(late: &[(DriveId, u64)]) -> Option<Warning> {
     let more = if late.len() > NAMED { format!(" and {} more", late.len() - NAMED) } else { String::new() };
     (!late.is_empty()).then(|| {
         Condition::DriveLate.warns(format!(
-            "drives did not answer in time: {}{more}. They are done without for a while each time; look at their \
-             cables and their SMART values, and give up what is broken with `larder drive fail`",
+            "drives did not answer in time: {}{more}. Each time, the others work without the drive for a while; check \
+             cables and SMART values, and give broken drives up with `larder drive fail`",
             named.join(", ")
         ))
     })
@@ -378,14 +377,14 @@ fn rebuild_warnings(rebuild: &RebuildReport) -> Option<Warning> {
     if *lost_blobs > 0 {
         let (blobs, have) = (counted(*lost_blobs, "blob"), if *lost_blobs == 1 { "has" } else { "have" });
         return Some(Condition::BlobsLost.warns(format!(
-            "{blobs} with a stack on drive {drive} {have} lost more than the code makes up for: data is lost, and GETs \
-             of it fail; `larder drive lost` names the objects"
+            "{blobs} with a stack on drive {drive} {have} lost more stacks than the code can replace: data is lost, \
+             and GETs of it fail; `larder drive lost` names the objects"
         )));
     }
     if rebuild.retires && rebuild.away && rebuild.left_bytes > 0 {
         return Some(Condition::RebuildWaits.warns(format!(
-            "drive {drive} is being retired and is away: what the others of its group make up for moves on, and the \
-             rest waits for it; if it will not come back, run `larder drive fail {drive}`"
+            "drive {drive} is being retired and is away: stacks that the other drives of its group can replace still \
+             move, and the rest waits for it; if it will not come back, run `larder drive fail {drive}`"
         )));
     }
     if rebuild.lacks_drives > 0 {
@@ -393,7 +392,7 @@ fn rebuild_warnings(rebuild: &RebuildReport) -> Option<Warning> {
         let what = if rebuild.retires { "emptied" } else { "rebuilt" };
         return Some(Condition::RebuildImpossible.warns(format!(
             "drive {drive} cannot be {what}: {lacks} {are} lacking in group {group}, which has fewer drives in service \
-             than a blob has stacks; put another in the place of one that failed, and run `larder drive replace`"
+             than a blob has stacks; put another drive in the place of a failed one, and run `larder drive replace`"
         )));
     }
     what_lacks(rebuild)
@@ -407,15 +406,14 @@ fn what_lacks(rebuild: &RebuildReport) -> Option<Warning> {
     let mut lacks = Vec::new();
     if unread_blobs > 0 {
         lacks.push(format!(
-            "{} for drives of group {group} that are away, or do not give what they hold: `larder drive list` shows \
-             which",
+            "{} for drives of group {group} that are away, or cannot be read: `larder drive list` shows which",
             waiting(unread_blobs)
         ));
     }
     if *unplaced_blobs > 0 {
         lacks.push(format!(
-            "{} for room: no other drive of group {group} that is there has enough; delete objects, or put a drive in \
-             the place of one that failed",
+            "{} for room: no other drive of group {group} that is there has enough; delete objects, or replace a \
+             failed drive",
             waiting(*unplaced_blobs)
         ));
     }
@@ -455,7 +453,7 @@ fn scrub_warnings(status: &Status) -> Vec<Warning> {
         )));
     }
     if scrub.paused {
-        let warning = "scrubs are paused: rot on drives is not looked for; run `larder scrub resume`";
+        let warning = "scrubs are paused, so damage on drives is not detected; run `larder scrub resume`";
         warnings.push(Condition::ScrubPaused.warns(warning));
     }
     warnings

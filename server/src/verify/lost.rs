@@ -17,8 +17,8 @@ use std::ops::Range;
 
 /// Objects of a blob that a finding about it names.
 const NAMED_MAX: usize = 5;
-const ANOTHER_COPY: &str = "nothing, if the server runs: it writes another copy by itself; until then `larder catalog \
-                            backup` makes one in a file";
+const ANOTHER_COPY: &str = "nothing to do while the server runs: it writes another copy; until then `larder catalog \
+                            backup` writes one to a file";
 
 impl Verification<'_> {
     /// Gathers `blob`, which cannot be read completely. Its objects are listed with those of other blobs.

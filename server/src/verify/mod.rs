@@ -49,7 +49,7 @@ const PAGE: usize = 1_024;
 const OPEN_FILES: usize = 64;
 
 const RESTORE: &str = "restore the catalog from a backup that is as new as the workshop, or, while no server runs, \
-                       make it again from its journal with `larder recover --replace`";
+                       rebuild it from its journal with `larder recover --replace`";
 const REPORT: &str = "keep a copy of the data directory, restore the catalog from a backup, and report this";
 
 /// The progress of a verification.
@@ -217,7 +217,7 @@ impl Verification<'_> {
     async fn catalog(&mut self) -> Result<(), ServerError> {
         (self.watch)(Step::Catalog);
         if let Some(found) = self.ground.catalog.rack_uuid().await?.filter(|found| *found != self.ground.rack_uuid.0) {
-            let what = format!("the catalog is that of rack {}, not of {}", RackUuid(found), self.ground.rack_uuid);
+            let what = format!("the catalog belongs to rack {}, not to {}", RackUuid(found), self.ground.rack_uuid);
             self.found(Finding::new(FindingKind::ForeignCatalog, what, "put this rack's own catalog back"));
         }
         if let Some(behind) = self.ground.catalog.behind_log() {

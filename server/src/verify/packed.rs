@@ -38,16 +38,16 @@ fn difference(entry: &IndexEntry, object: &Object) -> Option<String> {
         return Some(format!("its ETag is {}, and was {} when it was packed", object.etag, packed.etag));
     }
     if packed.parts != object.parts {
-        return Some("the lengths of its parts are others than when it was packed".into());
+        return Some("the lengths of its parts differ from those when it was packed".into());
     }
     if packed.created_ms != object.created_ms {
-        return Some("it was created at another time than when it was packed".into());
+        return Some("its creation time differs from that when it was packed".into());
     }
     for checksum in &object.checksums {
         let kind = checksum.kind;
         let is_other = |of: &&catalog::Checksum| of.kind == kind && of.base64 != checksum.base64;
         if packed.checksums.iter().any(|of| is_other(&of)) {
-            return Some(format!("its {} is another than when it was packed", kind.name()));
+            return Some(format!("its {} differs from that when it was packed", kind.name()));
         }
         let packed_crc = base64_simd::STANDARD.encode_to_string(entry.checksum.to_be_bytes());
         if kind == ChecksumKind::Crc64Nvme && !checksum.is_composite() && checksum.base64 != packed_crc {

@@ -39,7 +39,7 @@ const GONE: &str = "the objects named are lost, in part or wholly: put them agai
 const ORPHAN: &str = "remove the file: every object that was in it was deleted";
 const UNKNOWN: &str = "keep it: it may belong to a newer catalog";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
-const DESCRIPTION: &str = "put the rack.toml back that the blob was written with";
+const DESCRIPTION: &str = "restore the rack.toml that the blob was written with";
 
 /// The drives' contents according to the catalog.
 #[derive(Default)]
@@ -353,7 +353,7 @@ impl Verification<'_> {
         let ours = [label::file_name(), owner::file_name()];
         let is_known = |name: &FileName| stack::stack_of(name).or_else(|| stack::spare_of(name)).is_some();
         for name in names.iter().filter(|name| !is_known(name) && !ours.contains(name)) {
-            let what = format!("{name} on drive {id} is no stack");
+            let what = format!("{name} on drive {id} is not a stack");
             self.found(Finding::new(FindingKind::Stranger, what, STRANGER).drive(id).file(name));
         }
         Ok(())
@@ -431,7 +431,7 @@ impl Verification<'_> {
                 "its blob was written under a newer catalog"
             }
             Known::Nothing => "its blob is unknown to this catalog",
-            Known::Begun(_) | Known::Blob(_) => "to this catalog that stack of its blob lies elsewhere",
+            Known::Begun(_) | Known::Blob(_) => "this catalog records another place for that stack of its blob",
         };
         let what = format!("stack {name} on drive {id} takes {bytes} bytes, and {why}");
         self.found(Finding::new(FindingKind::Unknown, what, UNKNOWN).drive(id).file(name).blob(blob));
@@ -466,7 +466,7 @@ impl Verification<'_> {
             let page = self.ground.catalog.blob_members(blob.blob, after.as_ref(), PAGE).await?;
             if let Some(member) = page.items.iter().find(|member| !has(&index, member)) {
                 let (version, offset) = (member.version.0, member.offset);
-                return Ok(Some(format!("version {version} should lie at byte {offset}, and does not")));
+                return Ok(Some(format!("version {version} should be at byte {offset}, and is not")));
             }
             after = page.next;
             if after.is_none() {
@@ -525,7 +525,7 @@ fn makes_sense(blob: &Blob) -> bool {
 /// The contradiction between the record of `blob` and the rack; `None` if they agree.
 fn misfit(blob: &Blob, layout: &Layout) -> Option<String> {
     if !makes_sense(blob) {
-        return Some(format!("the record of blob {} says what no blob can be", blob.blob));
+        return Some(format!("the record of blob {} has impossible values", blob.blob));
     }
     let distinct: BTreeSet<DriveId> = blob.drives.iter().copied().collect();
     if distinct.len() < blob.drives.len() {
@@ -533,5 +533,5 @@ fn misfit(blob: &Blob, layout: &Layout) -> Option<String> {
     }
     let mut homes = blob.drives.iter().map(|drive| layout.group_of(*drive));
     let fits = homes.all(|home| home == Some(blob.group));
-    (!fits).then(|| format!("blob {} lies in group {}, which has other drives", blob.blob, blob.group))
+    (!fits).then(|| format!("blob {} is recorded in group {}, which has other drives", blob.blob, blob.group))
 }

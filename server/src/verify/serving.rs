@@ -25,7 +25,7 @@ const PAGE: usize = 1_024;
 const LOOK: Duration = Duration::from_millis(200);
 
 const AGAIN: &str = "it is being regenerated; `larder scrub status` shows when it is good again";
-const REPAIRED: &str = "nothing: it is repaired, and is as it was written";
+const REPAIRED: &str = "nothing to do: it is repaired";
 
 impl Verification<'_> {
     /// True if the present catalog has the stacks of `blob` where they were looked for, and an object lives in it.

@@ -15,8 +15,8 @@ const AT_ONCE: usize = 8;
 const LOST: &str = "the object's bytes are lost: put it again, or delete it";
 const UNMOUNTED: &str = "a drive of the pool of small objects is missing: mount it, and verify again; if it is lost, \
                          put the object again, or delete it";
-const UNLISTED: &str = "put the objects again that are named as damaged, or delete them; when nothing is staged any \
-                        more, stop the server, move workshop/intake away, and start it again: it makes a new one";
+const UNLISTED: &str = "put the objects that are named as damaged again, or delete them; once nothing is staged, stop \
+                        the server, move workshop/intake away, and start the server again: it creates a new one";
 const UNKNOWN: &str = "keep it: it may belong to a newer catalog; if there is none, remove it";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
 
@@ -67,7 +67,7 @@ impl Verification<'_> {
             if unreferred.is_empty() { Vec::new() } else { self.ground.staging.named(&unreferred).await? };
         self.unreferred(unreferred).await?;
         for name in &inventory.strangers {
-            let what = format!("{name} in the workshop is no staged file");
+            let what = format!("{name} in the workshop is not a staged file");
             self.found(Finding::new(FindingKind::Stranger, what, STRANGER).file(name));
         }
         if let Some(spool) = &self.ground.spool {

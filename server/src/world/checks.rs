@@ -97,7 +97,7 @@ impl World {
         };
         self.start_with(|_, context| async move {
             if let Err(error) = context.catalog.note_checks(&record).await {
-                tracing::warn!(%error, "how far the checks have come could not be recorded; a start repeats some");
+                tracing::warn!(%error, "cannot record the progress of the checks; a start repeats some of them");
             }
         });
     }
@@ -220,7 +220,7 @@ impl Scanner {
                 CheckedEntry { result: if is_known { CheckResult::Damaged } else { CheckResult::Skipped }, ..skipped }
             }
             Examined::Bad(trouble) => {
-                tracing::warn!(key = version.key, trouble.reason, "a staged file cannot be checked just now");
+                tracing::warn!(key = version.key, trouble.reason, "a staged file cannot be checked at the moment");
                 skipped
             }
             Examined::Gone => skipped,

@@ -46,12 +46,12 @@ impl World {
             // Even after a partial evacuation the copies must be migrated to the rack again.
             handle.report(Event::StagingChanged(usage_of(&context)));
             match ran {
-                Ok(versions) => tracing::info!(%blob, versions, "evacuated what still lived in a mostly dead blob"),
+                Ok(versions) => tracing::info!(%blob, versions, "evacuated the live objects of a mostly dead blob"),
                 Err(Ended::Refused(Rejection::Asleep)) => {
-                    tracing::info!(%blob, "what still lives in a mostly dead blob is evacuated at the next wake");
+                    tracing::info!(%blob, "the live objects of a mostly dead blob are evacuated at the next wake");
                 }
                 Err(error) => {
-                    tracing::warn!(%blob, %error, "evacuation given up; it is tried again at the group's next wake");
+                    tracing::warn!(%blob, %error, "evacuation failed; retrying at the group's next wake");
                 }
             }
             handle.run(move |world| assert!(world.evacuating.remove(&blob), "an evacuation of {blob} ends once"));
@@ -147,7 +147,7 @@ impl BlobEvacuation {
             return Err(failed("its index is not where it should be"));
         }
         if footer.index_bytes > INDEX_BYTES_MAX {
-            return Err(failed(format_args!("its index has {} bytes, too many to be held", footer.index_bytes)));
+            return Err(failed(format_args!("its index has {} bytes, too many for the memory", footer.index_bytes)));
         }
         let index = self.bytes(blob, footer.index_offset..footer_at).await?;
         decode_index(&footer, &index).map_err(failed)

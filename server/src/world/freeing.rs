@@ -21,7 +21,7 @@ pub(super) async fn free_moved(context: &Context, moved: Vec<NamedSlot>) {
     if let Some(SmallObjects { files, .. }) = &context.small
         && let Err(error) = forget(&**files.records(), &mut leaving).await
     {
-        tracing::warn!(%error, "records that have moved could not be forgotten at once; they go one by one");
+        tracing::warn!(%error, "cannot remove the records of moved objects together; removing them one by one");
     }
     if let Err(error) = leaving.remove_rest().await {
         tracing::warn!(%error, "a migrated file could not be removed yet");

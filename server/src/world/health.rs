@@ -16,7 +16,7 @@ impl World {
                 Ok(Some(said)) => said,
                 // It has no health data, or its group is asleep by now; the next mount asks again.
                 Ok(None) | Err(DriveError::NotReady(_)) => return,
-                Err(error) => return tracing::warn!(%drive, %error, "a drive did not say how it is"),
+                Err(error) => return tracing::warn!(%drive, %error, "a drive did not report its health"),
             };
             let Some(health) = remembered(&context, drive, said).await else { return };
             if let Some(bad_sectors) = health.said.bad_sectors() {
@@ -31,10 +31,10 @@ impl World {
         self.start_with(move |handle, context| async move {
             match context.catalog.retire_drive(drive, (context.wall)()).await {
                 Ok(()) => {
-                    tracing::warn!(%drive, "a drive wears out; what it holds moves to others of its group");
+                    tracing::warn!(%drive, "a drive wears out; its data moves to the other drives of its group");
                     handle.report(Event::DriveRetiring { drive });
                 }
-                Err(error) => tracing::error!(%drive, %error, "that a drive wears out could not be remembered"),
+                Err(error) => tracing::error!(%drive, %error, "cannot record that a drive wears out"),
             }
         });
     }
@@ -49,7 +49,7 @@ async fn remembered(context: &Context, drive: DriveId, said: Smart) -> Option<Dr
         Ok(health) => {
             let (first, bad) = (health.first_bad_sectors, health.said.bad_sectors().unwrap_or(0));
             if bad > first {
-                tracing::warn!(%drive, first, bad, "a drive has more bad sectors than when it was asked first");
+                tracing::warn!(%drive, first, bad, "a drive has more bad sectors than when it was first queried");
             }
             if health.said.predicts_failure == Some(true) {
                 tracing::warn!(%drive, "a drive expects to fail");
@@ -57,7 +57,7 @@ async fn remembered(context: &Context, drive: DriveId, said: Smart) -> Option<Dr
             Some(health)
         }
         Err(error) => {
-            tracing::error!(%drive, %error, "the health of a drive could not be remembered");
+            tracing::error!(%drive, %error, "cannot record the health of a drive");
             None
         }
     }

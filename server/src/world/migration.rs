@@ -85,7 +85,7 @@ impl World {
                 Err(error) => Err(error.to_string()),
             };
             let pack = pack.unwrap_or_else(|error| {
-                tracing::error!(%error, "a pack could not be composed anew; its versions stay in the workshop");
+                tracing::error!(%error, "a pack could not be composed again; its versions stay in the workshop");
                 None
             });
             handle.run(move |world| world.composed(Some(op), versions, pack, pin));
@@ -181,7 +181,7 @@ async fn gather(context: &Context, versions: &[VersionId], in_memory: &InMemory)
             Ok(held) => return Ok(Some(held)),
         }
     }
-    Err("its members change again and again".into())
+    Err("its members keep changing".into())
 }
 
 async fn members(context: &Context, versions: &[VersionId]) -> Result<Vec<PackMember>, catalog::CatalogError> {

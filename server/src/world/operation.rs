@@ -102,7 +102,7 @@ pub enum MakeError {
     #[error("{0}")]
     Refused(Rejection),
     /// It is written, but the catalog refuses it.
-    #[error("the catalog does not take it: {0}")]
+    #[error("the catalog rejects it: {0}")]
     Catalog(String),
 }
 

@@ -38,7 +38,7 @@ pub(super) fn drive_outcomes(context: &Context, drives: &[DriveId], outcomes: Ve
     };
     for (drive, outcome) in drives.iter().zip(&outcomes) {
         if matches!(outcome, StackOutcome::Repaired { .. } | StackOutcome::StackBad | StackOutcome::Failed(_)) {
-            tracing::warn!(%drive, ?outcome, "a drive did not have a stack as it was written");
+            tracing::warn!(%drive, ?outcome, "a drive does not have a stack as it was written");
         }
     }
     let results = outcomes.into_iter().map(result);
@@ -82,6 +82,6 @@ pub(super) async fn give_up_failed(context: &Context, handle: &WorldHandle, blob
 
 async fn abort(context: &Context, blob: &Blob) -> Result<Option<DeadBytes>, CatalogError> {
     context.catalog.abort_blob(blob.blob).await.inspect_err(|error| {
-        tracing::error!(blob = %blob.blob, %error, "a failed blob could not be given up; the next start does it");
+        tracing::error!(blob = %blob.blob, %error, "cannot discard a failed blob; the next start does that");
     })
 }

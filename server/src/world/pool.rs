@@ -33,7 +33,7 @@ impl World {
         let catalog = self.context.catalog.clone();
         self.start(async move {
             if let Err(error) = remember(&catalog, drive, day, starts).await {
-                tracing::warn!(%drive, %error, "a start of a drive of the pool could not be remembered");
+                tracing::warn!(%drive, %error, "cannot record a start of a drive of the pool");
             }
         });
         self.pool_command((drive, attempt), true);
@@ -53,7 +53,7 @@ impl World {
                     let done = if starts { disks.start(drive).await } else { disks.stop(drive).await };
                     return done.map_err(|error| error.to_string());
                 }
-                let Some(hardware) = hardware else { return Err("nobody controls its power".to_owned()) };
+                let Some(hardware) = hardware else { return Err("its power is not controlled".to_owned()) };
                 let done =
                     if starts { hardware.start_pool_drive(drive).await } else { hardware.stop_pool_drive(drive).await };
                 done.map_err(|error| error.to_string())

@@ -39,7 +39,7 @@ impl World {
             if let Err(error) = futures::future::try_join_all(all).await {
                 tracing::error!(
                     %error,
-                    "starts of drives could not be remembered; after a restart the day's budget may be exceeded"
+                    "cannot record starts of drives; after a restart the day's budget may be exceeded"
                 );
             }
         };
@@ -54,7 +54,7 @@ impl World {
         let (catalog, now_ms) = (self.context.catalog.clone(), (self.context.wall)());
         self.start(async move {
             if let Err(error) = catalog.note_initialised(&drives, now_ms).await {
-                tracing::warn!(%group, %error, "that a group was initialised could not be remembered");
+                tracing::warn!(%group, %error, "cannot record that a group was initialised");
             }
         });
     }
@@ -69,7 +69,7 @@ impl World {
             // another command, or none if the drive was away meanwhile and has stopped.
             let starts = handle.ask(move |rack, _| rack.drive_phase(drive) == DrivePhase::SpinningUp).await;
             if starts != Some(true) || last[drive.index()].load(Ordering::Relaxed) != attempt.0 {
-                tracing::warn!(%drive, "a start was given up before it could be remembered, and is not made");
+                tracing::warn!(%drive, "a start was cancelled before it could be recorded, and is not made");
                 return Ok(None);
             }
             device.spin_up().await.map(|()| Some(Event::SpunUp { drive, attempt }))
@@ -166,17 +166,17 @@ fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) 
         DriveError::FuseTripped { .. } => (Loss::FuseTripped, None),
         DriveError::Owner(_) => (Loss::ForeignLabel, None),
         DriveError::Label(_) => (Loss::ForeignLabel, Some("put this rack's own drive there")),
-        DriveError::NoAnswer(_) => (Loss::NoAnswer, Some("see to its cable, its slot and the drive itself")),
+        DriveError::NoAnswer(_) => (Loss::NoAnswer, Some("check its cable, its slot and the drive itself")),
         DriveError::TooManyOpenFiles => (Loss::NotAsked, None),
         // The drive draws no power, which no other error of a stop shows.
         DriveError::Gone(_) if name == "stop" => (Loss::Died, None),
-        DriveError::Gone(_) => (otherwise, Some("see to its cable, its slot and its power")),
-        DriveError::Medium { .. } | DriveError::ReadOnly { .. } => (otherwise, Some("see to the drive itself")),
-        DriveError::Power(_) => (otherwise, Some("see what `larder drive power` says of it")),
-        _ => (otherwise, Some("see to its cable, slot and file system")),
+        DriveError::Gone(_) => (otherwise, Some("check its cable, its slot and its power")),
+        DriveError::Medium { .. } | DriveError::ReadOnly { .. } => (otherwise, Some("check the drive itself")),
+        DriveError::Power(_) => (otherwise, Some("see its state with `larder drive power`")),
+        _ => (otherwise, Some("check its cable, slot and file system")),
     };
     let mend = mend.map_or_else(String::new, |mend| {
-        format!("; {mend}, which is found when it is next tried, or give it up with `larder drive fail {}`", drive.0)
+        format!("; {mend} (the next try detects that), or give it up with `larder drive fail {}`", drive.0)
     });
     tracing::error!(%drive, "drive would not {name}: {error}{mend}");
     // A drive that cannot be unmounted was not mounted, and the log has the reason for that. A shortage of descriptors

@@ -237,7 +237,7 @@ pub(crate) async fn recheck(context: &Context) {
     loop {
         let page = match context.catalog.unreadable_page(after.as_ref(), PAGE).await {
             Ok(page) => page,
-            Err(error) => return tracing::error!(%error, "what is in quarantine could not be looked through"),
+            Err(error) => return tracing::error!(%error, "could not check the objects in quarantine"),
         };
         let staged = page.items.into_iter().filter(|found| !matches!(found.place, Place::Stored { .. }));
         let checks = futures::stream::iter(staged.map(|found| recheck_one(context, found.version)));
@@ -278,7 +278,7 @@ pub(super) async fn survey(context: &Context, versions: &[VersionId]) -> Result<
                 quarantine(context, &found, &trouble.reason).await;
             }
             // The host's fault: this pack is made without it, and the next listing shows it again.
-            Some(trouble) => tracing::warn!(key = found.key, trouble.reason, "a staged file cannot be read just now"),
+            Some(trouble) => tracing::warn!(key = found.key, trouble.reason, "a staged file is unreadable at present"),
         }
     }
     Ok(left)

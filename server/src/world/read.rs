@@ -237,7 +237,7 @@ fn name_damaged(blob: BlobId, stacks: &[(u8, DriveId)], outcomes: &[StackOutcome
         match outcome {
             StackOutcome::StackBad => tracing::warn!(%drive, %stack, "a stack is damaged or missing"),
             StackOutcome::Repaired { fragments } => tracing::warn!(%drive, %stack, fragments, "a stack was repaired"),
-            StackOutcome::Failed(error) => tracing::warn!(%drive, %stack, %error, "a drive does not give a stack"),
+            StackOutcome::Failed(error) => tracing::warn!(%drive, %stack, %error, "cannot read a stack from a drive"),
             _ => {}
         }
     }

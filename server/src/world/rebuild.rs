@@ -28,7 +28,7 @@ impl World {
             handle.report(match page_on_drive(&catalog, drive, after, limit).await {
                 Ok((blobs, next)) => Event::OnDrivePage { drive, attempt, blobs, next },
                 Err(error) => {
-                    tracing::error!(%drive, %error, "what a failed drive held could not be listed; it is tried again");
+                    tracing::error!(%drive, %error, "could not list the data of a failed drive; retrying");
                     Event::OnDriveUnlisted { drive, attempt }
                 }
             });
@@ -56,7 +56,7 @@ impl World {
             let aimed = match aimed {
                 Ok(found) => found,
                 Err(error) => {
-                    tracing::error!(%blob, %error, "the catalog cannot take note of where a blob's stack is rebuilt");
+                    tracing::error!(%blob, %error, "the catalog cannot record where a blob's stack is rebuilt");
                     None
                 }
             };
@@ -123,7 +123,7 @@ impl World {
             let done = outcome == StackOutcome::Fine;
             let stays = returns && outcome != StackOutcome::StackBad;
             if !done {
-                tracing::error!(blob = %blob.blob, drive = %target, stays, "a rebuilt stack does not read back right");
+                tracing::error!(blob = %blob.blob, drive = %target, stays, "a rebuilt stack reads back differently");
             }
             if !done && !stays {
                 if in_place {
@@ -169,14 +169,14 @@ impl World {
                     true
                 }
                 Ok(false) => {
-                    tracing::info!(%blob, "a blob went while a stack of it was rebuilt");
+                    tracing::info!(%blob, "a blob was removed while a stack of it was rebuilt");
                     stack::remove(context.rack_uuid, blob, &[(index, device)]).await;
                     false
                 }
                 // The move may have taken effect or not. A stack that the catalog counts must stay; one that it does
                 // not count is recorded as left there.
                 Err(error) => {
-                    tracing::error!(%blob, %error, "a rebuilt stack could not be counted; it is rebuilt again");
+                    tracing::error!(%blob, %error, "could not record a rebuilt stack; it is rebuilt again");
                     false
                 }
             };
@@ -207,7 +207,7 @@ async fn count_moved(
     if !lies_on(context, blob, index, to).await {
         return counted;
     }
-    tracing::warn!(%blob, %error, "a rebuilt stack counts, though the catalog answered with an error");
+    tracing::warn!(%blob, %error, "a rebuilt stack is recorded, although the catalog answered with an error");
     Ok(true)
 }
 
@@ -229,13 +229,13 @@ impl World {
                 context.catalog.give_up_drive(drive, now_ms).await
             };
             if let Err(error) = remembered {
-                tracing::error!(%drive, %error, "that a drive is given up could not be remembered");
+                tracing::error!(%drive, %error, "cannot record that a drive is given up");
                 return;
             }
             if retired {
                 tracing::info!(%drive, "a drive that was retired is empty, and may be pulled");
             } else {
-                tracing::warn!(%drive, "a drive was away for too long, and is given up; what it held is rebuilt");
+                tracing::warn!(%drive, "a drive was away for too long, and is given up; its data is rebuilt");
             }
             context.counters.absences.note(drive, None);
             handle.report(Event::DriveFailed { drive, pulled: false });
@@ -247,17 +247,17 @@ impl World {
     /// Records that `drive`, which was given up and has just shown its label, is back, and then reports that.
     pub(super) fn take_back_drive(&self, drive: DriveId) {
         let Some(uuid) = self.recognised.lock().get(&drive).copied() else {
-            return tracing::error!(%drive, "a drive is to be taken back, and has shown no label");
+            return tracing::error!(%drive, "a drive is to be taken back, but has shown no label");
         };
         self.start_with(move |handle, context| async move {
             match context.catalog.take_back_drive(drive, uuid.0).await {
                 Ok(Some(lost_bytes)) => {
-                    tracing::info!(%drive, "a drive that was given up is back; what is wanted of it is looked for");
+                    tracing::info!(%drive, "a drive that was given up is back; searching it for stacks still needed");
                     context.counters.absences.note(drive, None);
                     handle.report(Event::DriveReturned { drive, lost_bytes });
                 }
-                Ok(None) => tracing::info!(%drive, "a drive that is back has not failed any more"),
-                Err(error) => tracing::error!(%drive, %error, "that a drive is back could not be remembered"),
+                Ok(None) => tracing::info!(%drive, "a drive that is back no longer counts as failed"),
+                Err(error) => tracing::error!(%drive, %error, "cannot record that a drive is back"),
             }
         });
     }
@@ -270,7 +270,7 @@ async fn remove_moved(context: &Context, in_service: &InService, blob: BlobId) {
         return;
     }
     if let Err(error) = remove_left_over(context, in_service, blob, None).await {
-        tracing::warn!(%blob, %error, "a stack that moved could not be removed where it was; that is tried again");
+        tracing::warn!(%blob, %error, "could not remove a moved stack from its old place; retrying");
     }
 }
 

@@ -65,7 +65,7 @@ impl World {
             let Err(error) = catalog.forget_blob(blob).await else { return };
             tracing::error!(
                 %blob, %error,
-                "a reclaimed blob could not be forgotten; it is tried again at the group's next wake"
+                "could not remove the record of a reclaimed blob; retrying at the group's next wake"
             );
             // For the engine it is gone and uses no room, so it is reported again.
             if let Ok(Some(kept)) = catalog.blob(blob).await {

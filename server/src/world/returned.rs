@@ -28,7 +28,7 @@ pub(super) async fn sweep(context: Context, aiming: Arc<Mutex<()>>, drive: Drive
     let blobs_end = match context.catalog.returned_drives().await {
         Ok(returned) => returned.get(&drive).copied(),
         Err(error) => {
-            tracing::warn!(%drive, %error, "it is not known whether a drive came back; it is looked up again");
+            tracing::warn!(%drive, %error, "cannot find out if a drive came back; retrying");
             None
         }
     };
@@ -36,9 +36,9 @@ pub(super) async fn sweep(context: Context, aiming: Arc<Mutex<()>>, drive: Drive
     let found = Sweep { context: &context, aiming, drive, device, blobs_end };
     match found.run().await {
         Ok(removed) => {
-            tracing::info!(%drive, removed, "a drive that is back was looked through for what nobody counts");
+            tracing::info!(%drive, removed, "searched a drive that is back for stacks that are not recorded");
         }
-        Err(error) => tracing::warn!(%drive, error, "a drive that is back is looked through again when it is mounted"),
+        Err(error) => tracing::warn!(%drive, error, "a drive that is back is searched again when it is mounted"),
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) async fn sweep_if_rebuilt(context: Context, aiming: Arc<Mutex<()>>, d
     match known.await {
         Ok(true) => sweep(context, aiming, drive, device).await,
         Ok(false) => {}
-        Err(error) => tracing::warn!(%drive, %error, "a drive that is back is looked through when it is mounted"),
+        Err(error) => tracing::warn!(%drive, %error, "a drive that is back is searched when it is mounted"),
     }
 }
 
@@ -85,7 +85,7 @@ impl Sweep<'_> {
             }
         }
         if left > 0 {
-            return Err(format!("{left} stacks that nobody counts could not be removed, and {removed} were"));
+            return Err(format!("{left} stacks that are not recorded could not be removed, and {removed} were"));
         }
         if pending == 0 && !looked_for {
             self.end().await.map_err(text)?;

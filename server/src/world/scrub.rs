@@ -43,7 +43,7 @@ impl World {
                     Event::ScrubPage { group, attempt, page: ScrubPage { blobs, next, end } }
                 }
                 Err(error) => {
-                    tracing::error!(%group, %error, "blobs could not be listed for a scrub; it is tried again");
+                    tracing::error!(%group, %error, "could not list blobs for a scrub; retrying");
                     Event::ScrubUnlisted { group, attempt }
                 }
             });
@@ -54,7 +54,7 @@ impl World {
         let catalog = self.context.catalog.clone();
         self.start(async move {
             if let Err(error) = catalog.set_scrub_pass(group, &crate::scrub::recorded(&pass), &unread).await {
-                tracing::warn!(%group, %error, "how far a scrub is could not be recorded; a restart repeats it");
+                tracing::warn!(%group, %error, "cannot record the progress of a scrub; a restart repeats it");
             }
         });
     }
@@ -99,7 +99,7 @@ impl World {
                 note(&context, blob, (Vec::new(), repaired), Vec::new(), false).await
             };
             if let Err(error) = noted {
-                tracing::warn!(%blob, %error, "what a scrub has found could not be recorded");
+                tracing::warn!(%blob, %error, "could not record the findings of a scrub");
             }
         });
     }

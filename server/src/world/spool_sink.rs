@@ -136,7 +136,7 @@ impl SpoolSink {
     }
 
     fn failed(&mut self, error: &SpoolError) -> SinkClosed {
-        tracing::error!(%error, "the spool does not take a recall");
+        tracing::error!(%error, "the spool cannot store a recall");
         self.failure = Some(error.to_string());
         SinkClosed
     }

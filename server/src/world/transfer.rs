@@ -79,7 +79,7 @@ impl World {
                 Err(error) => {
                     tracing::error!(
                         blob = %blob.id, %error,
-                        "a blob does not read back as it was written; it is written anew"
+                        "a blob reads back differently; it is written again"
                     );
                     give_up_failed(&context, &handle, &written.blob).await;
                     None
@@ -109,14 +109,14 @@ impl World {
             let stays = match context.catalog_age.may_remove() {
                 false => Some("the catalog is older than the rack"),
                 true if knows_no_others(&context, blob, &stacks, &in_service).await => None,
-                true => Some("it does not lie where it did, and goes at its group's next wake"),
+                true => Some("its stacks have moved, and it is removed at its group's next wake"),
             };
             if let Some(why) = stays {
-                tracing::warn!(%blob, why, "a blob without living objects stays");
+                tracing::warn!(%blob, why, "a blob without live objects is kept");
                 return handle.report(Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() });
             }
             let none_left = remove_left_over(&context, &in_service, blob, None).await.unwrap_or_else(|error| {
-                tracing::error!(%blob, %error, "what rebuilds of a dead blob have left could not be looked up");
+                tracing::error!(%blob, %error, "could not look up the leftovers of rebuilds of a dead blob");
                 false
             });
             let outcomes = stack::remove(context.rack_uuid, blob, &devices).await;
@@ -166,7 +166,7 @@ impl BlobWrite {
         let blob = match self.begin().await {
             Ok(blob) => blob,
             Err(error) => {
-                tracing::error!(%error, "a blob could not be begun in the catalog");
+                tracing::error!(%error, "could not record a new blob in the catalog");
                 return (None, unused(), None);
             }
         };
@@ -262,7 +262,7 @@ impl BlobWrite {
     fn unreadable(&self, error: &PackError, member: Option<usize>) -> Vec<u64> {
         let member = member.filter(|_| blames_member(error)).and_then(|member| self.pack.plan().members().get(member));
         let Some(member) = member else { return Vec::new() };
-        tracing::debug!(bucket = %member.bucket, key = %member.key, %error, "a pack is composed anew without a member");
+        tracing::debug!(bucket = %member.bucket, key = %member.key, %error, "composing a pack again without a member");
         vec![member.object.version.0]
     }
 }

@@ -214,11 +214,14 @@ fn a_wrong_request_is_refused_with_its_mend() {
             (Request { to: place("none", "x"), ..request("hash(id)", 4) }, "there is no bucket `none` to write to"),
             (Request { from: place(BUCKET, "none"), ..request("hash(id)", 4) }, "no objects below s3://shelf/none/"),
             (Request { from: place(HIDDEN_BUCKET, ""), ..request("hash(id)", 4) }, "there is no bucket"),
-            (Request { from: place(BUCKET, "full"), ..request("hash(id)", 4) }, "say so with --format"),
+            (Request { from: place(BUCKET, "full"), ..request("hash(id)", 4) }, "give it with --format"),
             (ask(|r| r.by = "hash(id".into()), "a closing parenthesis"),
             (ask(|r| r.partitions = Some(1)), "makes one partition of everything"),
             (ask(|r| r.memory_bytes = 7), "too little"),
-            (ask(|r| r.strategy = Some("best".into())), "there are baseline, buffpack, offpack, fillpack and tourpack"),
+            (
+                ask(|r| r.strategy = Some("best".into())),
+                "write one of baseline, buffpack, offpack, fillpack and tourpack",
+            ),
             (ask(|r| r.filter = Some("id >".into())), "expected"),
         ] {
             let refusal = jobs.ask(wrong).await.unwrap_err().to_string();
@@ -328,7 +331,7 @@ pub(crate) async fn finished(larder: &Larder, asked: Option<Request>, seed: u64)
     println!("seed {seed}: {} after the crashes", job.state);
     if job.state == "paused" {
         // Power failed often enough that the job might be the cause.
-        assert!(job.reason.contains("the server ended 4 times"), "{}", job.reason);
+        assert!(job.reason.contains("the server crashed 4 times"), "{}", job.reason);
         jobs.resume(job.job).await.unwrap();
     }
     let report = is_over(&jobs, job.job).await;

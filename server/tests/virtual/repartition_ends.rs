@@ -72,7 +72,7 @@ fn a_bucket_that_was_made_anew_meanwhile_gets_nothing() {
         catalog.create_bucket(&Bucket::new("target", 2, "")).await.unwrap();
         let report = is_over(&jobs, job).await;
         assert_eq!(report.state, "publishing");
-        assert!(report.reason.contains("another one of that name"), "{}", report.reason);
+        assert!(report.reason.contains("another of that name"), "{}", report.reason);
         assert_eq!(jobs.cancel(job).await.unwrap().state, "cancelled");
         assert_eq!(hidden(larder).await, 0);
     });

@@ -218,8 +218,7 @@ fn groups_that_fill_up_in_the_middle_end_a_job_that_leaves_nothing() {
             println!("seed {seed}: {} {}", report.state, report.reason);
             if report.state == "failed" {
                 full += 1;
-                for says in ["writing to group", "no group has room", "remove something there", "waited for 10 minutes"]
-                {
+                for says in ["writing to group", "no group has room", "remove objects there", "waited for 10 minutes"] {
                     assert!(report.reason.contains(says), "{}", report.reason);
                 }
                 assert!(larder.keys().await.iter().all(|key| !key.starts_with("out/")));

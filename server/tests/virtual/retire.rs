@@ -112,8 +112,7 @@ fn a_drive_that_stays_away_for_a_day_is_given_up_by_itself_and_a_restart_knows()
         larder.rack.pull(drive);
         tokio::time::sleep(2 * HOUR).await;
         let status = larder.status().status().await.unwrap();
-        let said =
-            status.warnings.iter().any(|warning| warning.contains("it is given up, and what it holds is rebuilt"));
+        let said = status.warnings.iter().any(|warning| warning.contains("it is given up, and its data is rebuilt"));
         assert!(said && status.rebuilds.is_empty(), "{:?}", status.warnings);
         all_read(larder, &keys).await;
         let whole = async || {

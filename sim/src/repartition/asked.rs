@@ -173,7 +173,7 @@ pub enum RepartitionError {
     #[error("the rack has no layout: {0}")]
     Layout(#[from] LayoutError),
     /// The groups of a scenario are not valid.
-    #[error("these groups are no rack: {0}")]
+    #[error("these groups cannot form a rack: {0}")]
     Groups(#[from] SpecError),
     /// No seed was given.
     #[error("a job needs at least one seed")]

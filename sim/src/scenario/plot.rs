@@ -55,7 +55,7 @@ impl Plot {
             return Err(("plot.series", why));
         }
         if matches!(along, Along::Parameter(_)) && !values.are_numbers(&x) {
-            return Err(("plot.x", format!("the values of `{x}` are no numbers; write it into series instead")));
+            return Err(("plot.x", format!("the values of `{x}` are not numbers; write it into series instead")));
         }
         let (log_y, drawn) = (get("plot.log_y"), y.iter().map(|measure| measure.name).collect::<Vec<_>>());
         if let Some(wrong) = log_y.iter().find(|name| !drawn.contains(&name.as_str())) {

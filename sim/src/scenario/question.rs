@@ -92,7 +92,7 @@ impl Scenario {
         for key in KEYS.iter().filter(|key| self.places.contains_key(key.name)) {
             let Some((on, wanted)) = key.when else { continue };
             if !self.values.may_apply(key) {
-                let why = format!("says nothing here; write {on} = \"{}\", or leave it out", wanted[0]);
+                let why = format!("has no effect here; write {on} = \"{}\", or leave it out", wanted[0]);
                 return Err(self.refuse(key.name, &why));
             }
         }

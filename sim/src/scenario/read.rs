@@ -125,7 +125,7 @@ impl Draft {
             },
             "seeds" => match seeds(value.get_ref()) {
                 Some(seeds) => self.seeds = Some(seeds),
-                None => return refuse("these are no seeds; write how many, such as 3, or a list such as [1, 2, 3]"),
+                None => return refuse("these are not seeds; write a number, such as 3, or a list such as [1, 2, 3]"),
             },
             _ => match words(value.get_ref()) {
                 Some(words) if !words.is_empty() => drop(self.plot.insert(name.to_owned(), words)),
@@ -159,7 +159,7 @@ fn values(key: &Key, value: &Spanned<DeValue<'_>>, source: &NamedText<'_>) -> Re
     let read = |value: &Spanned<DeValue<'_>>| {
         let scalar = written(value.get_ref());
         let refused = |why| refuse(&value.span(), why);
-        let scalar = scalar.ok_or_else(|| refused(format!("this is no value; write {}", key.kind.example())))?;
+        let scalar = scalar.ok_or_else(|| refused(format!("this is not a value; write {}", key.kind.example())))?;
         key.kind.read(scalar).map_err(refused)
     };
     match value.get_ref() {

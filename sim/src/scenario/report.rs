@@ -51,7 +51,7 @@ pub fn unsettled(answers: &[Answer]) -> Option<String> {
     (count > 0).then(|| {
         format!(
             "NOT SETTLED: in {count} of {} points the number of open requests was still changing when measuring began, \
-             or never became steady (MSER-5). What they say depends on the window; their marks are hollow. A longer \
+             or never became steady (MSER-5). Their results depend on the window; their marks are hollow. A longer \
              warm_up helps, unless the rack is in one of two states, as near what it can serve at most.",
             answers.len()
         )
@@ -121,8 +121,8 @@ pub fn page(scenario: &Scenario, answers: &[Answer], asked: &Asked) -> Page {
         ("seeds".to_owned(), list(&scenario.seeds)),
     ]));
     sections.push(Section::Words(
-        "The same scenario, seeds and version give the same numbers, on any machine and with any number of threads. A \
-         trace hash is the same where the same happened, event by event."
+        "The same scenario, seeds and version give the same numbers, on any machine and with any number of threads. \
+         Runs with the same trace hash are the same, event by event."
             .to_owned(),
     ));
     sections.push(Section::Table(hashes(&keys, answers)));
@@ -134,7 +134,7 @@ pub fn page(scenario: &Scenario, answers: &[Answer], asked: &Asked) -> Page {
 fn explained(scenario: &Scenario, answers: &[Answer]) -> String {
     let runs = match scenario.seeds.len() {
         1 => "Each row is one run".to_owned(),
-        seeds => format!("Each row is {seeds} runs with seeds of their own, taken together"),
+        seeds => format!("Each row combines {seeds} runs with different seeds"),
     };
     let bars =
         if scenario.seeds.len() > 1 { " Bars in the plots are 95 % confidence intervals over the seeds." } else { "" };
@@ -154,15 +154,15 @@ fn explained(scenario: &Scenario, answers: &[Answer]) -> String {
     }
     if answers.iter().any(|answer| matches!(answer.found, Found::Fill(_))) {
         text.push_str(
-            " A rack is written to until the first write finds no group with room; what is used counts all stacks. \
-             Clipped drives are used as if each were as small as the smallest may be.",
+            " A rack is written to until the first write finds no group with room; all stacks count as used. Clipped \
+             drives are used as if each had the least capacity that is allowed.",
         );
     }
     if answers.iter().any(|answer| matches!(answer.found, Found::Copy(_))) {
         text.push_str(
-            " A client copies a tree, so many objects at once, each of which lies in a random group; the reads of the \
-             others are those that began while it went on. Times, wakes and starts are means over the seeds; the waits \
-             of others are of all seeds together.",
+            " A client copies a tree, many objects at once, each stored in a random group; the reads of others are \
+             those that began during the copy. Times, wakes and starts are means over the seeds; the waits of others \
+             are pooled over all seeds.",
         );
     }
     text + bars

@@ -180,8 +180,8 @@ fn wrong_overrides_are_refused_with_the_nearest_key() {
         ("policy.queue_depth", "--set policy.queue_depth: this sets nothing; write --set key=value"),
         (
             "policy.queue_depth=many",
-            "--set policy.queue_depth=many: `policy.queue_depth`: \"many\" is not what belongs here; \
-             write a whole number from 1 to",
+            "--set policy.queue_depth=many: `policy.queue_depth`: \"many\" is not allowed here; write a whole number \
+             from 1 to",
         ),
         ("policy=3", "--set policy=3: unknown key `policy`"),
         ("=3", "--set =3: unknown key ``; write `"),
@@ -218,9 +218,9 @@ fn every_refusal_has_its_place_and_its_mend() {
             "[policy]\nqueue_depth = 0",
             "s.toml:2:15: `policy.queue_depth`: 0 is out of range; write a whole number from 1",
         ),
-        ("[policy]\nqueue_depth = [5, \"x\"]", "s.toml:2:19: `policy.queue_depth`: \"x\" is not what belongs here"),
+        ("[policy]\nqueue_depth = [5, \"x\"]", "s.toml:2:19: `policy.queue_depth`: \"x\" is not allowed here"),
         ("[policy]\nqueue_depth = []", "s.toml:2:15: `policy.queue_depth`: an empty list has no values; write a whole"),
-        ("rack = [[1]]", "s.toml:1:9: `rack`: this is no value; write a shipped rack's name, or the path of a"),
+        ("rack = [[1]]", "s.toml:1:9: `rack`: this is not a value; write a shipped rack's name, or the path of a"),
         (
             "[workload]\nrate = { from = 1, to = 2, step = 2 }",
             "s.toml:2:8: `workload.rate`: a range has no `step`; write `steps`, as in { from = 1, to = 8,",
@@ -231,15 +231,15 @@ fn every_refusal_has_its_place_and_its_mend() {
             "[workload]\nrate = { from = 1, to = 2, steps = 2, scale = \"lin\" }",
             "a range's scale is \"log\" or \"linear\"; write one of them",
         ),
-        ("seeds = 0", "s.toml:1:9: these are no seeds; write how many, such as 3, or a list such as [1, 2, 3]"),
+        ("seeds = 0", "s.toml:1:9: these are not seeds; write a number, such as 3, or a list such as [1, 2, 3]"),
         ("question = 3", "s.toml:1:12: a question is text; write it in \"quotes\""),
         (
             "[workload]\nreads = 3",
-            "s.toml:2:9: `workload.reads`: says nothing here; write workload.arrivals = \"burst\", or leave it out",
+            "s.toml:2:9: `workload.reads`: has no effect here; write workload.arrivals = \"burst\", or leave it out",
         ),
         (
             "[workload]\nzipf_exponent = 1.0",
-            "s.toml:2:17: `workload.zipf_exponent`: says nothing here; write workload.popularity = \"zipf\", or leave",
+            "s.toml:2:17: `workload.zipf_exponent`: has no effect here; write workload.popularity = \"zipf\", or leave",
         ),
         ("plot = 3", "s.toml:1:1: unknown key `plot`"),
         ("[plot]\nx = 3", "s.toml:2:5: a plot is described in words; write a name in \"quotes\", or a list of them"),
@@ -265,7 +265,7 @@ fn every_refusal_has_its_place_and_its_mend() {
         ),
         (
             "[plot]\nx = \"system\"\ny = \"reject_rate\"",
-            "s.toml:2:5: `plot.x`: the values of `system` are no numbers; write it into series instead",
+            "s.toml:2:5: `plot.x`: the values of `system` are not numbers; write it into series instead",
         ),
         (
             "[plot]\nx = \"workload.rate\"\ny = \"reject_rate\"\nx_scale = \"lg\"",
@@ -306,7 +306,7 @@ fn values_that_do_not_fit_together_are_refused_at_their_place() {
         ),
         (
             "[policy]\nshares = { client = 0, rebuild = 0, background = 0 }",
-            "s.toml:2:21: `policy.shares.client`: all shares are 0; write 1 for the client, say",
+            "s.toml:2:21: `policy.shares.client`: all shares are 0; write for example 1 for the client",
         ),
         (
             "[workload]\narrivals = \"replay\"\ntrace = \"x\"",
@@ -372,7 +372,7 @@ fn a_drive_may_fail() {
     let papers = experiments("[fault]\nkind = \"drive\"").unwrap().remove(0).fault;
     assert_eq!(papers, Some(crate::Fault::pelican(model::DriveId(0))));
     for (text, expected) in [
-        ("[fault]\ndrive = 7", "`fault.drive`: says nothing here; write fault.kind = \"drive\", or leave it out"),
+        ("[fault]\ndrive = 7", "`fault.drive`: has no effect here; write fault.kind = \"drive\", or leave it out"),
         (
             "[fault]\nkind = \"drive\"\ndrive = 1152",
             "s.toml:3:9: `fault.drive`: the rack has no drive 1152; write a number from 0 to 1151",
@@ -428,7 +428,7 @@ fn a_rack_may_be_filled_until_it_refuses() {
     let small = refusal("kind = \"fill\"\n[fill]\ncapacity_min = \"2 TB\"\ncapacity_max = \"1 TB\"");
     assert!(small.contains("s.toml:4:16: `fill.capacity_max`: is less than the smallest"), "{small}");
     let idle = refusal("kind = \"fill\"\npolicy.queue_depth = 3");
-    assert!(idle.contains("`policy.queue_depth`: says nothing here; write kind = \"service\""), "{idle}");
+    assert!(idle.contains("`policy.queue_depth`: has no effect here; write kind = \"service\""), "{idle}");
 }
 
 fn jobs(text: &str) -> Result<Vec<Repartition>, ScenarioError> {
@@ -493,20 +493,23 @@ fn what_a_repartition_has_no_use_for_is_refused() {
         ),
         (
             "repartition.data = \"1 TB\"",
-            "`repartition.data`: says nothing here; write kind = \"repartition\", or leave",
+            "`repartition.data`: has no effect here; write kind = \"repartition\", or leave",
         ),
-        ("kind = \"repartition\"\nrack = \"nas8\"", "`rack`: says nothing here; write repartition.hardware = \"rack\""),
-        ("kind = \"repartition\"\nworkload.rate = 3", "`workload.rate`: says nothing here; write workload.arrivals"),
-        ("kind = \"repartition\"\nwarm_up = \"1 h\"", "`warm_up`: says nothing here"),
+        (
+            "kind = \"repartition\"\nrack = \"nas8\"",
+            "`rack`: has no effect here; write repartition.hardware = \"rack\"",
+        ),
+        ("kind = \"repartition\"\nworkload.rate = 3", "`workload.rate`: has no effect here; write workload.arrivals"),
+        ("kind = \"repartition\"\nwarm_up = \"1 h\"", "`warm_up`: has no effect here"),
         (
             "kind = \"repartition\"\n[repartition]\nhardware = \"rack\"\ngroups = 3",
-            "s.toml:4:10: `repartition.groups`: says nothing here; write repartition.hardware = \"groups\"",
+            "s.toml:4:10: `repartition.groups`: has no effect here; write repartition.hardware = \"groups\"",
         ),
         ("kind = \"repartition\"\n[repartition]\nmemry = 3", "unknown key `memry`; write `memory`, or leave it out"),
         ("kind = \"repartition\"\n[repartition]\nT_sw = 3", "unknown key `T_sw`; write `"),
         (
             "kind = \"repartition\"\n[repartition]\nmemory = \"1 kB\"",
-            "s.toml:3:10: `repartition.memory`: no job gets on with so little; write at least \"1 MB\"",
+            "s.toml:3:10: `repartition.memory`: this is too little for any job; write at least \"1 MB\"",
         ),
         (
             "kind = \"repartition\"\n[repartition]\nrate = \"1 B/s\"",

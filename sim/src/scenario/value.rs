@@ -142,8 +142,8 @@ impl Kind {
             (Self::Limit, Written::Text(text)) => text::size(text)
                 .map(Meaning::Bytes)
                 .or_else(|_| text::duration(text).map(Meaning::Span))
-                .map_err(|_| format!("{text:?} is no limit; write {}", self.example())),
-            _ => Err(format!("{} is not what belongs here; write {}", shown(written), self.example())),
+                .map_err(|_| format!("{text:?} is not a limit; write {}", self.example())),
+            _ => Err(format!("{} is not allowed here; write {}", shown(written), self.example())),
         }
     }
 
@@ -162,7 +162,7 @@ impl Kind {
             Self::SpanOr(word) => format!("a duration such as \"5 min\", or \"{word}\""),
             Self::Rate => "a rate such as \"1 GB/s\"".to_owned(),
             Self::RateOr(word) => format!("a rate such as \"20 Gb/s\", or \"{word}\""),
-            Self::Frequency => "so many a second such as 0.5, or \"30 per min\"".to_owned(),
+            Self::Frequency => "a number per second such as 0.5, or \"30 per min\"".to_owned(),
             Self::Limit => {
                 "a size such as \"500 GB\", a number of operations such as 500, or a duration such as \"5 min\"".into()
             }
@@ -219,7 +219,7 @@ fn frequency(written: &Written) -> Result<Meaning, String> {
     let sensible = per_s.filter(|per_s| per_s.is_finite() && (1e-9..=1e6).contains(per_s));
     sensible
         .map(Meaning::PerS)
-        .ok_or_else(|| format!("{} is not so many in a time; write {}", shown(written), Kind::Frequency.example()))
+        .ok_or_else(|| format!("{} is not a number per time; write {}", shown(written), Kind::Frequency.example()))
 }
 
 impl Meaning {
@@ -357,21 +357,25 @@ mod tests {
     fn what_is_wrong_is_said_with_what_to_write() {
         for (kind, written, refusal) in [
             (Kind::Word(&["all", "k"]), text("al"), "\"al\" is none of \"all\", \"k\"; write \"all\""),
-            (Kind::Word(&["all", "k"]), Written::Whole(3), "3 is not what belongs here; write one of \"all\", \"k\""),
+            (Kind::Word(&["all", "k"]), Written::Whole(3), "3 is not allowed here; write one of \"all\", \"k\""),
             (Kind::Whole(1, 9), Written::Whole(-1), "-1 is out of range; write a whole number from 1 to 9"),
-            (Kind::Whole(1, 9), text("x"), "\"x\" is not what belongs here; write a whole number from 1 to 9"),
+            (Kind::Whole(1, 9), text("x"), "\"x\" is not allowed here; write a whole number from 1 to 9"),
             (Kind::Number(1.0), Written::Number(1.5), "1.5 is out of range; write a number from 0 to 1"),
             (Kind::Size, text("0 GB"), "must be above 0; write more"),
-            (Kind::Span, Written::Whole(5), "5 is not what belongs here; write a duration such as \"24 h\""),
+            (Kind::Span, Written::Whole(5), "5 is not allowed here; write a duration such as \"24 h\""),
             (
                 Kind::Frequency,
                 text("5 per parsec"),
-                "\"5 per parsec\" is not so many in a time; write so many a second such as 0.5, or \"30 per min\"",
+                "\"5 per parsec\" is not a number per time; write a number per second such as 0.5, or \"30 per min\"",
             ),
-            (Kind::Frequency, Written::Whole(0), "0 is not so many in a time; write so many a second such as 0.5"),
-            (Kind::Limit, text("5 apples"), "\"5 apples\" is no limit; write a size such as \"500 GB\", a number of"),
-            (Kind::Flag, Written::Whole(1), "1 is not what belongs here; write true or false"),
-            (Kind::Name("a rack"), text(""), "\"\" is not what belongs here; write a rack in \"quotes\""),
+            (Kind::Frequency, Written::Whole(0), "0 is not a number per time; write a number per second such as 0.5"),
+            (
+                Kind::Limit,
+                text("5 apples"),
+                "\"5 apples\" is not a limit; write a size such as \"500 GB\", a number of",
+            ),
+            (Kind::Flag, Written::Whole(1), "1 is not allowed here; write true or false"),
+            (Kind::Name("a rack"), text(""), "\"\" is not allowed here; write a rack in \"quotes\""),
         ] {
             let found = kind.read(written).unwrap_err();
             assert!(found.starts_with(refusal), "{found}");

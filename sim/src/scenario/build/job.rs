@@ -50,7 +50,7 @@ fn memory(case: &Case) -> Result<u64, Wrong> {
     const LEAST_BYTES: u64 = 1_000_000;
     match case.bytes("repartition.memory") {
         Some(bytes) if bytes >= LEAST_BYTES => Ok(bytes),
-        _ => Err(("repartition.memory", "no job gets on with so little; write at least \"1 MB\"".to_owned())),
+        _ => Err(("repartition.memory", "this is too little for any job; write at least \"1 MB\"".to_owned())),
     }
 }
 

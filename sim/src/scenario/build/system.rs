@@ -35,7 +35,7 @@ pub(super) fn policy(case: &Case, rack: &RackSpec, policy: &mut RackPolicy) -> R
         background: share("policy.shares.background"),
     };
     if scheduler.shares == (Shares { client: 0, rebuild: 0, background: 0 }) {
-        return Err(("policy.shares.client", "all shares are 0; write 1 for the client, say".to_owned()));
+        return Err(("policy.shares.client", "all shares are 0; write for example 1 for the client".to_owned()));
     }
     policy.read_policy = if case.word("policy.read_policy") == "k" { ReadPolicy::K } else { ReadPolicy::All };
     policy.idle_timeout = case.span("policy.idle_timeout").map_or(IdleTimeout::Never, IdleTimeout::After);
