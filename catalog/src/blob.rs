@@ -72,8 +72,8 @@ impl Catalog {
         self.all_entries(&key::all(Tag::Intent), value).await
     }
 
-    /// Keeps the stacks of all blobs that are begun now, whatever happens: a newer catalog may know that they are
-    /// complete, and have freed the originals. A recovery looks at the stacks, and adopts or aborts each of them.
+    /// Keeps the stacks of all pending intents until a recovery: a newer catalog may have these blobs complete, and may
+    /// have freed the originals. A recovery looks at the stacks, and adopts or aborts each of them.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
@@ -86,8 +86,8 @@ impl Catalog {
         self.put(key::meta(KEPT_INTENTS), encode(&begun)).await
     }
 
-    /// The blobs of [`Catalog::keep_intents`], some of which may be complete or gone by now. `None` if their record is
-    /// damaged: then all that are begun are kept.
+    /// The blobs of [`Catalog::keep_intents`]; some may be complete or gone now. `None` if their record is damaged: the
+    /// blobs of all pending intents are then kept.
     ///
     /// # Errors
     /// [`CatalogError::Store`].

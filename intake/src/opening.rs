@@ -147,7 +147,7 @@ pub(crate) fn open(
 
 /// Records changes after a rotation's last number that the other rotation has lost: no rotation can restore them, so
 /// they are lost to both. For each rotation, true if this applies. A rotation that does not lag lacks only changes that
-/// nobody was answered for.
+/// were not acknowledged.
 fn note_what_others_lost(shared: &Shared) -> Vec<bool> {
     let views: Vec<_> = shared.cycles.iter().map(CycleShared::view).collect();
     let mut lags = Vec::new();

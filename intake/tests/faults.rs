@@ -407,8 +407,8 @@ fn what_only_the_rotation_with_a_missing_drive_took_is_known_to_be_lost() {
     }
 }
 
-/// A kill between the writes of two rotations leaves a change in one of them, for which nobody was answered: a drive of
-/// that one is not needed to start, whether it is missing at this start or was at the one before.
+/// A kill between the writes of two rotations leaves an unacknowledged change in one of them. No drive of that one is
+/// needed to start, at this start or at a later one.
 #[test]
 fn a_change_that_a_kill_left_in_one_rotation_needs_no_missing_drive() {
     let mut needless = 0;

@@ -87,7 +87,7 @@ impl SqliteRecords {
         Ok(self)
     }
 
-    /// Marks the file, all of which must be durable, as whole without a log.
+    /// Marks the file as whole without a log. All of it must be durable.
     pub(super) fn end_log(&self) -> Result<(), StoreError> {
         self.set("synchronous", "FULL")?;
         schema::end_log(&self.connection, &self.path)
