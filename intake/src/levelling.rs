@@ -6,7 +6,8 @@
 //! **Invariant**: a rotation has all acknowledged changes up to its last number, unless it is known to have lost some.
 //! For that,
 //! - a log becomes a shelf only with records that the other rotation also has, or was found not to take;
-//! - a rotation that did not take an acknowledged batch takes no other before it is level ([`View::behind`]);
+//! - a rotation that did not take an acknowledged batch takes no other before it is level ([`View::behind`]), and the
+//!   manifest says so before the batch is acknowledged;
 //! - at a start a rotation that is behind is made level, durably, before the other one transforms or merges anything.
 //!
 //! So a rotation lacks exactly the changes above its last number. They are copied from the other one's logs and

@@ -277,8 +277,13 @@ fn intake_warnings(intake: &IntakeStatus) -> Vec<Warning> {
             lost.join(", ")
         )));
     } else if intake.incomplete && missing.is_empty() {
-        let warning = "the pool of small objects is not whole: a drive is missing, or some of its copies are not \
-                       restored yet; see the log of the start";
+        let warning = if intake.copies > 1 {
+            "the pool of small objects is not whole: a drive is missing, or some of its copies are not restored yet; \
+             see the log of the start"
+        } else {
+            "the pool of small objects is not whole, and has no second copy: GETs of objects that may have been in the \
+             lost part return an error until they are written again or deleted; the log of the start names the part"
+        };
         warnings.push(Condition::PoolIncomplete.warns(warning));
     }
     if intake.drives.len() >= COPIES_FROM_DRIVES && intake.copies == 1 && lost.is_empty() && !intake.incomplete {
@@ -290,7 +295,10 @@ fn intake_warnings(intake: &IntakeStatus) -> Vec<Warning> {
     }
     if intake.losses > 0 {
         let losses = intake.losses;
-        let warning = format!("small objects lost with a drive of their pool: {losses}; the log names them");
+        let warning = format!(
+            "small objects were lost with their log, shelf or drive: {losses} losses since the start (an object, a \
+             damaged place or a file each); the log names them. Write the objects again, or delete them"
+        );
         warnings.push(Condition::PoolLost.warns(warning));
     }
     warnings.extend(intake_work(intake));
