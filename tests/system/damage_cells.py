@@ -10,7 +10,7 @@ import signal
 import time
 
 from damage_kinds import CATALOG, DAMAGES, KINDS, copied, deleted, existing, on_next_drive, raw
-from harness import BRISK, NAS8, Server, configuration, larder, noise
+from harness import BRISK, NAS8, Server, configuration, killed_in_a_fold, larder, noise
 from swift import SwiftClient
 
 BUCKET = "/pantry"
@@ -164,6 +164,7 @@ class Bases:
         self._changed_last()
         time.sleep(SETTLED_S)
         self._copied("killed")
+        killed_in_a_fold(self.at("killed"))
         assert self.server.stop() == 0
         copied(self.data, self.at("stopped"))
 

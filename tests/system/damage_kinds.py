@@ -107,7 +107,12 @@ def in_shelf(path):
 
 
 def in_log(path):
-    return {**middle(path), "header": 20, "first record": 4096 + 60, "last record": raw(path).rindex(b"LREC") + 60}
+    """In the value of an object in the middle, and in the keys of the first record and of the last object."""
+    log = raw(path)
+    starts = [found.start() for found in re.finditer(b"LREC", log)]
+    objects = [at for at in starts if log[at + 4] == 1 and int.from_bytes(log[at + 12 : at + 16], "little") >= 2_000]
+    middle_one = min(objects, key=lambda at: abs(at - len(log) // 2))
+    return {"": middle_one + 1_100, "header": 20, "first record": 4096 + 60, "last record": objects[-1] + 60}
 
 
 def in_stack(path):

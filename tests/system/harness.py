@@ -78,6 +78,24 @@ def noise(size, seed):
     return random.Random(seed).randbytes(size)
 
 
+# Writes all records as they are, and ends as a kill does: a connection that is closed would empty SQLite's log.
+FOLD = """
+import os, sqlite3, sys
+catalog = sqlite3.connect(sys.argv[1], isolation_level=None)
+for step in ("PRAGMA wal_autocheckpoint = 0", "BEGIN", "UPDATE kv SET v = CAST(v || x'00' AS BLOB)",
+             "UPDATE kv SET v = substr(v, 1, length(v) - 1)", "COMMIT"):
+    catalog.execute(step)
+os._exit(0)
+"""
+
+
+def killed_in_a_fold(data):
+    """The catalog of a killed server as it is amid a fold of the log into it: SQLite's log has frames."""
+    path = os.path.join(data, "catalog.db")
+    subprocess.run([sys.executable, "-c", FOLD, path], check=True)
+    assert os.path.getsize(f"{path}-wal") > 0, path
+
+
 def in_toml(value):
     return json.dumps(value)
 

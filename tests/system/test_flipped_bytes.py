@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 
-from harness import BINARY, BRISK, SystemTest, larder, noise
+from harness import BINARY, BRISK, SystemTest, killed_in_a_fold, larder, noise
 
 COLD = {**BRISK, "migrate.pack_size": "1 MB", "intake.below": "512 KiB"}
 WARM = {**COLD, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
@@ -76,6 +76,7 @@ class FlippedBytes(SystemTest):
         server.until("there is a shelf", lambda _: under(server.data, "workshop", "intake", match=r"\.shelf$"))
         client.put_object(Bucket="pantry", Key="last", Body=b"what was acknowledged last")
         server.kill()
+        killed_in_a_fold(server.data)
         return server.data, {**cold, **warm, "last": b"what was acknowledged last"}
 
     def places(self, path, kind):
