@@ -296,8 +296,8 @@ fn intake_warnings(intake: &IntakeStatus) -> Vec<Warning> {
     if intake.losses > 0 {
         let losses = intake.losses;
         let warning = format!(
-            "small objects were lost with their log, shelf or drive. Losses since the start (an object, a damaged place \
-             or a file each): {losses}; the log names them. Write the objects again, or delete them"
+            "small objects were lost with their log, shelf or drive. Losses since the start (an object, a damaged \
+             place or a file each): {losses}; the log names them. Write the objects again, or delete them"
         );
         warnings.push(Condition::PoolLost.warns(warning));
     }
