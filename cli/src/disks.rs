@@ -316,7 +316,7 @@ mod tests {
         };
         assert_eq!(
             sentences(&report),
-            "sdb is in an unknown state: the disk is gone\nit was at speed 13 s after the start\n"
+            "sdb is in an unknown state: the disk is gone\nit was at speed 13 s after the start command\n"
         );
     }
 }

@@ -176,7 +176,7 @@ mod tests {
         for line in [
             "staged    s3://b/p/: 1,200 objects, 6.0 MB",
             "rule 1 (line)",
-            "moves     990 objects, 4.9 MB, as 2 blobs; about 1 wake of groups, 24 starts of drives",
+            "moves     990 objects, 4.9 MB, as 2 blobs; about 1 wake of groups and 24 starts of drives",
             "stays     10 objects",
             "later     3 objects, 1.0 kB, the last of them at Thu, 01 Jan 1970",
         ] {

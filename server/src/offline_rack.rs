@@ -51,6 +51,8 @@ pub struct OfflineRack {
     awake: Vec<DriveId>,
     starts: BTreeMap<DriveId, u32>,
     was_asked: bool,
+    /// The longest that a start of a drive takes.
+    spin_up_max: Duration,
 }
 
 impl OfflineRack {
@@ -77,8 +79,8 @@ impl OfflineRack {
     /// The `drives` of `rack`, by number; `hardware` knows which of them spin, if any can.
     pub fn over(rack: &RackSpec, hardware: Option<Arc<dyn Hardware>>, drives: Vec<Arc<dyn Drive>>) -> Self {
         assert!(drives.len() == rack.drives.len(), "each drive of the rack is there, be it only its place");
-        let ledger = Ledger::new(rack);
-        Self { hardware, drives, ledger, awake: Vec::new(), starts: BTreeMap::new(), was_asked: false }
+        let (ledger, spin_up_max) = (Ledger::new(rack), rack.profile.spin_up.longest());
+        Self { hardware, drives, ledger, awake: Vec::new(), starts: BTreeMap::new(), was_asked: false, spin_up_max }
     }
 
     /// The sets of drives of `layout` that are awake together: its groups in the order of their numbers, and each spare
@@ -167,7 +169,13 @@ impl OfflineRack {
             tracing::info!(%drive, "a drive may be spinning; it counts against the budgets, and is stopped");
             self.ledger.found_spinning(*drive);
         }
-        self.stop(spinning).await;
+        self.stop(spinning.clone()).await;
+        let still_spins = |id: &DriveId| self.ledger.state(*id) == PowerState::SpinningUp;
+        if spinning.iter().any(still_spins) {
+            // Something else may have started them just now, so they count as starting for as long as a start takes.
+            tokio::time::sleep(self.spin_up_max).await;
+        }
+        spinning.into_iter().for_each(|drive| self.ledger.found_at_speed(drive));
     }
 
     /// Unmounts and stops `ids`, which have permits. Those that stopped release them.
