@@ -259,7 +259,8 @@ impl Adoption {
             batch.checks.push(Check::Is(at.clone(), raw));
             match placed.place {
                 Place::Stored { blob, offset } => {
-                    let group = self.catalog.blob(blob).await?.map_or(model::GroupId(0), |blob| blob.group);
+                    let known: Option<Blob> = self.catalog.look_up_one(&key::blob(blob)).await?;
+                    let group = known.map_or(model::GroupId(0), |blob| blob.group);
                     mark_dead(group, blob, Member { version, offset, bytes }, batch);
                 }
                 Place::Staged { .. } | Place::Parts => leave_workshop(bucket, name, &placed, batch),

@@ -194,9 +194,9 @@ impl Catalog {
         self.put(key::drive(record.drive), encode(record)).await
     }
 
-    /// The record of `drive`.
+    /// The record of `drive`. A damaged one counts as none.
     pub async fn drive(&self, drive: DriveId) -> Result<Option<DriveRecord>, CatalogError> {
-        self.read(&key::drive(drive)).await
+        self.look_up_one(&key::drive(drive)).await
     }
 
     /// The records of all drives, by id.

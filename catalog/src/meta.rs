@@ -4,15 +4,24 @@ use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key;
 use crate::record::{ClockAnchor, encode};
+use crate::seal::Sealed;
 use crate::store::{Batch, Check, Write};
 use lineage::PastRun;
 
 impl Catalog {
-    /// The value under `name`, if it exists.
+    /// The value under `name`, if it exists. A damaged one is quarantined; unless it differs in one bit, it counts as
+    /// none, and its owner writes it again.
     pub async fn meta_get(&self, name: &str) -> Result<Option<Vec<u8>>, CatalogError> {
         let at = user_meta(name);
-        let found = self.store.get(&at).await?;
-        found.map(|value| Ok(value.open(&at)?.0.to_vec())).transpose()
+        let Some(value) = self.store.get(&at).await? else { return Ok(None) };
+        let body = |value: &Sealed| value.open(&at).map(|(body, _)| body.to_vec());
+        match body(&value) {
+            Ok(body) => Ok(Some(body)),
+            Err(error) => {
+                self.quarantine(&at, &error.to_string());
+                Ok(value.with_a_bit_flipped_back(&at).and_then(|whole| body(&whole).ok()))
+            }
+        }
     }
 
     /// Stores `value` under `name`.
@@ -32,8 +41,12 @@ impl Catalog {
     /// [`CatalogError::PreconditionFailed`] if it has another one already.
     pub async fn set_rack_uuid(&self, uuid: [u8; 16]) -> Result<(), CatalogError> {
         let at = key::meta("rack-uuid");
+        let is_readable = self.rack_uuid().await?.is_some();
         let checks = vec![match self.read_to_replace::<[u8; 16]>(&at).await? {
-            Some((None, damaged)) => Check::Is(at.clone(), damaged),
+            // With one wrong bit it still shows whose it is.
+            Some((known, damaged)) if !is_readable && known.is_none_or(|known| known == uuid) => {
+                Check::Is(at.clone(), damaged)
+            }
             _ => Check::Absent(at.clone()),
         }];
         let set = self.apply(Batch::new(checks, vec![Write::Put(at, encode(&uuid))])).await?;

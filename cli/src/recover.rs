@@ -134,6 +134,9 @@ fn text(report: &Report) -> String {
     if let Some(behind) = &report.behind_log {
         row("log", format!("is newer than the catalog: {behind}; the next start shows how to fix that"));
     }
+    if report.lacks_log {
+        row("log", "lost or incomplete: the last acknowledged changes may be missing".into());
+    }
     if let Some(flaw) = &report.incomplete {
         row("lacks", format!("{flaw}: they count as deleted from now on"));
     }

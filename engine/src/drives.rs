@@ -589,7 +589,6 @@ impl Drives {
 
     /// Tries the drives that are due.
     pub fn retry(&mut self, step: &mut Step) {
-        self.end_found_starts(step.now);
         while let Some(drive) = self.backoff.take_due(step.now) {
             let state = &mut self.states[drive.index()];
             let given_up = state.phase.is_away() || state.phase.is_stopping();
@@ -757,6 +756,7 @@ impl Drives {
             return;
         }
         self.ledger.released(drive);
+        self.found.retain(|(_, other)| *other != drive);
         assert!(!self.is_permitted(drive), "{drive} has given its permits back");
         if was_lost {
             let mut unpermitted = core::mem::take(&mut self.unpermitted);

@@ -176,6 +176,9 @@ impl Ledger {
     /// The platters of `drive`, which was spinning up, turn.
     pub fn spun_up(&mut self, drive: DriveId) {
         assert!(self.state(drive) == PowerState::SpinningUp, "{drive} was not spinning up");
+        if self.found.contains(&drive) {
+            return self.found_at_speed(drive);
+        }
         let before_mw = self.draw_mw;
         self.enter(drive, PowerState::Active);
         assert!(self.draw_mw <= before_mw, "getting ready never breaks a limit");

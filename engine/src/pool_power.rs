@@ -127,7 +127,7 @@ impl PoolPower {
             }
             PoolDriveEvent::Stopped(attempt) if one.does(PoolDrivePhase::Stopping, attempt) => {
                 ledger.pool_stopped(drive);
-                one.phase = PoolDrivePhase::Standby;
+                (one.phase, one.found) = (PoolDrivePhase::Standby, false);
             }
             PoolDriveEvent::Failed(attempt) if one.does(PoolDrivePhase::Stopping, attempt) => {
                 (one.phase, one.stop_from) = (PoolDrivePhase::Spinning, step.now + STOP_PAUSE);
@@ -153,12 +153,9 @@ impl PoolPower {
 
     /// Sends all answers and starts that can be sent, and the stops unless the rack `closes`.
     pub fn go_on(&mut self, ledger: &mut Ledger, closes: bool, step: &mut Step) {
+        self.end_found_starts(ledger, step.now);
         for drive in (0..self.drives.len() as u32).map(PoolDriveId) {
             let one = self.drives[drive.index()];
-            if one.found && one.ready_at + self.spin_up_max <= step.now {
-                self.drives[drive.index()].found = false;
-                ledger.pool_spun_up(drive);
-            }
             match one.phase {
                 PoolDrivePhase::Spinning if one.wanted => {
                     self.drives[drive.index()].wanted = false;
@@ -182,13 +179,28 @@ impl PoolPower {
         }
     }
 
+    /// Drives that something else started count as starting no longer than a start takes: before any drive asks for a
+    /// permit that they release.
+    fn end_found_starts(&mut self, ledger: &mut Ledger, now: Time) {
+        for (one, drive) in self.drives.iter_mut().zip(0..) {
+            if one.found && one.ready_at + self.spin_up_max <= now {
+                one.found = false;
+                ledger.pool_spun_up(PoolDriveId(drive));
+            }
+        }
+    }
+
+    /// When the start of a drive that something else started would be over.
+    pub fn found_deadline(&self) -> Time {
+        let found = self.drives.iter().filter(|one| one.found);
+        found.map(|one| one.ready_at + self.spin_up_max).min().unwrap_or(Time::MAX)
+    }
+
     /// When a drive that idles may stop, or the start of one that something else started would be over.
     pub fn deadline(&self, now: Time) -> Time {
-        let found = self.drives.iter().filter(|one| one.found);
-        let at_speed = found.map(|one| one.ready_at + self.spin_up_max).min().unwrap_or(Time::MAX);
         let idles = |one: &Pooled| one.phase == PoolDrivePhase::Spinning && one.idle;
         let idle = self.drives.iter().zip(0..).filter(|(one, _)| idles(one)).map(|(_, drive)| PoolDriveId(drive));
-        idle.map(|drive| self.stays_until(drive, now)).min().unwrap_or(Time::MAX).min(at_speed)
+        idle.map(|drive| self.stays_until(drive, now)).min().unwrap_or(Time::MAX).min(self.found_deadline())
     }
 
     /// The state of `drive`; `None` if the rack has no such drive.

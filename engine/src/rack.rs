@@ -265,7 +265,8 @@ impl Rack {
         }
         let classes = self.classes_deadline();
         if self.closing {
-            return classes;
+            // Drives of the log start until the end.
+            return classes.min(self.drives.found_deadline()).min(self.pool.found_deadline());
         }
         let rebuilds = self.rebuilder.deadline(|drive| self.placement.used_bytes(drive));
         let staging = self.migrator.deadline().min(self.checker.deadline());
@@ -278,6 +279,7 @@ impl Rack {
     /// Advances every class as far as possible, then polls the migrator. When rebuilds end, queued ones may start at
     /// once. Each round uses up some of a page, a pass, or a group that is to be initialised, so the loop terminates.
     fn go_on(&mut self, step: &mut Step) {
+        self.drives.end_found_starts(step.now);
         // Before any group asks for permits, since clients wait for these drives.
         self.pool.go_on(&mut self.drives.ledger, self.closing, step);
         if !self.closing {

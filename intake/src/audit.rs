@@ -10,6 +10,7 @@
 //!
 //! A pool from before there were manifests is accepted as it is.
 
+use crate::bytes::Damage;
 use crate::config::Config;
 use crate::drive::Drive;
 use crate::error::OpenError;
@@ -60,6 +61,7 @@ pub(crate) fn manifest(
     has_one: bool,
     config: &Config,
 ) -> Result<(Option<Manifest>, Option<String>), OpenError> {
+    let is_later = matches!(persisted, Persisted::Damaged(Damage::Version(_)));
     let problem = match persisted {
         Persisted::Whole(manifest) => return Ok((Some(manifest), None)),
         // Labels mention a manifest only once it is durable, so an existing file is an unfinished first manifest.
@@ -68,7 +70,7 @@ pub(crate) fn manifest(
         Persisted::Damaged(damage) => format!("is damaged: {damage}"),
     };
     // Without `needs_all` the caller knows each key and notices a missing one.
-    if config.needs_all && !config.accepts_losses {
+    if (config.needs_all && !config.accepts_losses) || is_later {
         return Err(OpenError::Manifest(problem));
     }
     Ok((None, Some(problem)))
@@ -113,13 +115,19 @@ pub(crate) fn check(shared: &Shared, found: &[Found<'_>]) -> Result<(), OpenErro
 }
 
 /// The last of the changes that may be missing in the caller's replay, because no rotation has all its retained logs.
-pub(crate) fn unshown(shared: &Shared, findings: &[&Findings]) -> Option<Sequence> {
-    let lacks_none = findings.iter().zip(&shared.cycles).any(|(found, cycle)| {
-        let view = cycle.view();
-        found.unshown.is_empty() && found.lacks.is_empty() && view.is_whole()
-    });
-    let last = findings.iter().flat_map(|found| &found.unshown).map(|lack| lack.last).max();
-    last.filter(|_| shared.config.needs_all && !lacks_none)
+///
+/// A rotation that was levelled or healed has changes in shelves that none of its logs shows.
+pub(crate) fn unshown(shared: &Shared, found: &[Found<'_>]) -> Option<Sequence> {
+    let shows = |lack: &Lack| {
+        let covers = |table: &Arc<LogTable>| table.first <= lack.last && lack.last <= table.index.read().last;
+        found.iter().zip(&shared.cycles).any(|((findings, tables), cycle)| {
+            let lacks_none = findings.unshown.is_empty() && findings.lacks.is_empty() && cycle.view().is_whole();
+            let has_it = !cycle.may_lag() || cycle.had() >= lack.last;
+            lacks_none && has_it && tables.iter().flat_map(|tables| tables.iter()).any(covers)
+        })
+    };
+    let lacking = found.iter().flat_map(|(findings, _)| &findings.unshown).filter(|lack| !shows(lack));
+    lacking.map(|lack| lack.last).max().filter(|_| shared.config.needs_all)
 }
 
 /// Starts the manifest of this run: from `book` for drives that are away, and from the findings for the others.

@@ -37,6 +37,10 @@ pub enum PutError {
     /// No drive of the pool takes writes any more. The change may or may not exist when the intake is opened again.
     #[error("no drive takes writes")]
     Unknown,
+    /// A rotation is behind the other one, and the manifest cannot say so. The change may or may not exist when the
+    /// intake is opened again.
+    #[error("the manifest of the pool, in the data directory, cannot be written")]
+    Unnoted,
     /// The intake was closed before it was written.
     #[error("the intake is closed")]
     Closed,

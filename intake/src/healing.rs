@@ -40,16 +40,18 @@ pub(crate) fn heal(shared: &Shared, cycle: &CycleShared, whole: &View, to: &Arc<
     let unread = unreadable.iter().map(|shelf| shelf.file);
     let files: Vec<FileId> = lossy.iter().map(|shelf| shelf.file).chain(unread).collect();
     let rest = view.replaced(&files, None);
-    // Up to this number the whole one has everything that was not removed.
+    // Up to this number the whole one has everything that was not removed. Later changes are in this rotation's own
+    // logs; or it is behind, and levelling looks for all changes above its last number, so none of them is copied.
     let known = whole.last();
     let identity = shared.new_file(to.uuid);
     let access = Access::Background;
     let (drives, there) = cycle.members();
     let write = || {
         let mut builder = ShelfBuilder::begin(to, identity, access)?;
-        copy(&mut builder, &rest, whole)?;
+        copy(&mut builder, &rest, (whole, known))?;
         let records = builder.records();
         let mut masks = whole.all_masks();
+        masks.retain(|mask| mask.up_to <= known);
         masks.extend(removed(&rest, whole, known)?);
         masks.sort_unstable();
         masks.dedup();
@@ -113,17 +115,19 @@ fn nothing_between(whole: &View, mask: &Mask, key: &[u8]) -> Result<bool, ReadEr
     Ok(page.items.is_empty() && page.next.is_none())
 }
 
-fn copy(builder: &mut ShelfBuilder<'_>, view: &View, whole: &View) -> Result<(), ReadError> {
+/// Adds the newest versions in `whole` with numbers up to `known` that `view` lacks. The logs of `whole` may grow.
+fn copy(builder: &mut ShelfBuilder<'_>, view: &View, (whole, known): (&View, Sequence)) -> Result<(), ReadError> {
     let mut next = Some(Vec::new());
     while let Some(from) = next.take() {
         let page = whole.page(&from, None, PAGE, Want::Raw)?;
         for (key, version) in &page.items {
-            let (known, _) = view.newest(key, Want::Entry)?;
-            if known.is_some_and(|known| known.stored.sequence >= version.stored.sequence) {
+            let sequence = version.stored.sequence;
+            let (own, _) = view.newest(key, Want::Entry)?;
+            if sequence > known || own.is_some_and(|own| own.stored.sequence >= sequence) {
                 continue;
             }
             let stored = &version.stored;
-            let (kind, sequence) = (version.kind, stored.sequence);
+            let kind = version.kind;
             let record = Record { kind, sequence, key, entry: &stored.entry, value: &stored.value };
             builder.add(&record, crc32c(&stored.value))?;
         }

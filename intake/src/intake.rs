@@ -358,6 +358,8 @@ impl Drop for Intake {
 fn opened(shared: &Shared, cycles: &[OpenedCycle]) -> Result<Opened, ReadError> {
     let logs: Vec<_> = cycles.iter().flat_map(|cycle| cycle.dead.iter().chain(&cycle.logs)).cloned().collect();
     let replay = shared.config.covered.map(|covered| Replay::of(&logs, covered)).transpose()?;
+    let found: Vec<_> =
+        cycles.iter().map(|cycle| (&cycle.findings, [cycle.logs.as_slice(), cycle.dead.as_slice()])).collect();
     Ok(Opened {
         replay: replay.unwrap_or_default(),
         last: Sequence(shared.last.load(Ordering::Relaxed)),
@@ -365,6 +367,6 @@ fn opened(shared: &Shared, cycles: &[OpenedCycle]) -> Result<Opened, ReadError> 
         missing: cycles.iter().flat_map(|cycle| &cycle.missing).copied().collect(),
         pool: shared.pool,
         torn_bytes: cycles.iter().map(|cycle| cycle.torn).sum(),
-        unshown: audit::unshown(shared, &cycles.iter().map(|cycle| &cycle.findings).collect::<Vec<_>>()),
+        unshown: audit::unshown(shared, &found),
     })
 }

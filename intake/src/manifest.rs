@@ -479,7 +479,8 @@ impl ManifestWriter {
     pub(crate) fn extend(&mut self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
         let mut changed = self.manifest.clone();
         change(&mut changed);
-        if (&changed.files, &changed.had) == (&self.manifest.files, &self.manifest.had) {
+        let known = (&self.manifest.files, &self.manifest.had, &self.manifest.lagging);
+        if (&changed.files, &changed.had, &changed.lagging) == known {
             return Ok(());
         }
         let slots: &[usize] = if self.is_uncertain { &[0, 1] } else { &[self.slots.next] };

@@ -63,7 +63,8 @@ fn mend(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
 fn heal_if_needed(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
     let view = cycle.view();
     let whole = shared.cycles.iter().map(CycleShared::view).find(|view| view.is_whole());
-    if let Some(whole) = whole.filter(|_| view.has_losses())
+    // One that is behind is made level first.
+    if let Some(whole) = whole.filter(|_| view.has_losses() && !view.behind)
         && let Some(to) = target_of(&view, &[], drives)
         && let Err(error) = heal(shared, cycle, &whole, &to)
     {

@@ -44,6 +44,9 @@ const IDLE: Duration = Duration::from_mins(10);
 /// Maximum delay until the writer notices that a reader has started a drive.
 const ROUSED: Duration = Duration::from_secs(5);
 
+/// The pause before the manifest is written again after an error, while a batch waits for it.
+const NOTED_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
 /// The reason why a batch is not durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
@@ -300,13 +303,15 @@ impl Writer {
         let holders = self.shared.cycles.iter().zip(&written).filter(|(_, written)| written.is_ok());
         holders.for_each(|(cycle, _)| cycle.has_taken(last));
         self.fall_behind(&written);
-        if let Err(error) = self.note_behind() {
-            tracing::error!(%error, "nothing is acknowledged before it is noted that a rotation is behind");
-            accepted.into_iter().for_each(|change| change.answerer.answer(Err(PutError::Unknown)));
-            return;
-        }
+        let noted = self.note_behind_in_time();
+        // Readers see it, and the rotation that is behind receives it, regardless of the answer.
         let applied: Vec<_> = accepted.iter().map(applied).collect();
         self.follower.apply(&applied);
+        if let Err(error) = noted {
+            tracing::error!(%error, "nothing is acknowledged before it is noted that a rotation is behind");
+            accepted.into_iter().for_each(|change| change.answerer.answer(Err(PutError::Unnoted)));
+            return;
+        }
         if applied.iter().any(|change| change.kind == Kind::Forget) {
             self.cycles.iter_mut().for_each(Cycle::consider_merging);
         }
@@ -417,6 +422,23 @@ impl Writer {
             }
         }
         self.note_level();
+        // The replay has shown what only the other rotation has.
+        if let Err(error) = self.note_behind() {
+            tracing::warn!(%error, "it is not written down that a rotation is behind");
+        }
+    }
+
+    /// As [`Self::note_behind`]; a failure is tried again for as long as a request may take.
+    fn note_behind_in_time(&mut self) -> io::Result<()> {
+        let until = (self.shared.config.clock)() + self.shared.config.deadline;
+        loop {
+            let noted = self.note_behind();
+            let is_driven = self.shared.config.driver == Driver::Caller;
+            if noted.is_ok() || is_driven || (self.shared.config.clock)() >= until {
+                return noted;
+            }
+            std::thread::sleep(NOTED_AGAIN_AFTER);
+        }
     }
 
     /// Notes that rotations which are not behind have all that was acknowledged.

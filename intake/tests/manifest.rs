@@ -128,6 +128,36 @@ fn a_file_that_is_missing_or_anothers_is_named_and_what_it_held_is_answered_with
     lacks(&pool, &world, &shelves[0].0, &shelves[0].1, "a log in the place of a shelf");
 }
 
+/// The catalog may need a log that is a shelf already. A rotation that lags, or got those changes in a shelf, does not
+/// show them.
+#[test]
+fn a_rotation_without_these_changes_in_a_log_does_not_show_what_a_lost_log_had() {
+    let setting = |seed| Config { covered: Some(Sequence(0)), needs_all: true, ..setting(seed) };
+    let world = World::new(6);
+    let intake = try_open(&world, setting(1)).expect("it is new");
+    put_many(&intake, &mut Written::new(), 0..20);
+    (0..3).for_each(|drive| world.set_fault(drive, Fault::Full));
+    put_many(&intake, &mut Written::new(), 20..120);
+    intake.flush().ok();
+    drop(intake);
+    (0..3).for_each(|drive| world.set_fault(drive, Fault::None));
+    let mut retained = 0;
+    for drive in 3..6 {
+        for (name, _) in named(&world, drive, "log") {
+            let world = world.kill(world.position());
+            world.directory(drive).remove(&name).expect("it is there");
+            match Intake::open(world.home(), world.directories(), setting(2)) {
+                Ok((_, opened)) => {
+                    assert!(opened.unshown.is_some(), "{name} on drive {drive}");
+                    retained += 1;
+                }
+                Err(error) => assert!(matches!(error, OpenError::Incomplete(_)), "{error}"),
+            }
+        }
+    }
+    assert!(retained > 0, "a log was a shelf already");
+}
+
 /// A shelf that is there a second time under a name that the manifest does not know: nothing is missing, at any start.
 #[test]
 fn a_file_that_is_there_twice_costs_nothing_and_stays() {

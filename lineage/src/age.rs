@@ -165,7 +165,7 @@ impl Lineage {
         self.begun = Some((start, run));
         let older = evidence.older();
         // Before the workshop gets the mark of this run, which a later start would take for a proof.
-        let keep_intents = (self.accepted || !evidence.is_shown_newest()).then_some(Order::KeepIntents);
+        let mut keep_intents = (self.accepted || !evidence.is_shown_newest()).then_some(Order::KeepIntents);
         let mut orders = Vec::new();
         if evidence.flaw.is_some() {
             orders.extend((!self.accepted).then_some(Order::RetainLog));
@@ -179,10 +179,12 @@ impl Lineage {
             orders.push(Order::LogAside(false));
             // A drive that is mounted in a later run shows nothing against a catalog that the operator consented to.
             self.starts = vec![this];
+            // It may lack runs or records, or what a lost log had: unknown files of earlier runs are no garbage.
+            runs = vec![run.run];
+            // Without the sign that it is older, a later start would end the intents.
+            orders.extend(keep_intents.take());
             if older.is_some() {
                 orders.push(Order::RememberOlder(None));
-                // It lacks some of its earlier runs: unknown files that those staged are no garbage.
-                runs = vec![run.run];
             }
         } else if let Some(why) = older {
             orders.extend(evidence.behind_log.map(|why| Order::RememberOlder(Some(why))));

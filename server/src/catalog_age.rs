@@ -131,7 +131,7 @@ pub(crate) async fn begin_run(
     let (blobs_end, sequence) = (catalog.blobs_end().await?, catalog.sequence_at_open().0);
     let Survey { slots_end, marked_runs: marked } = staging.survey().await?;
     let evidence = evidence(catalog, marked.clone()).await?;
-    let runs = evidence.runs.clone().unwrap_or_default();
+    let earlier = evidence.runs.clone().unwrap_or_default();
     let orders = age.0.lock().begin(evidence, RunStart { nonce, blobs_end, slots_end, sequence });
     let (of_age, of_catalog) = (Arc::clone(age), catalog.clone());
     staging.set_now(move || (of_age.stamp().bits(), of_catalog.sequence().0));
@@ -145,7 +145,8 @@ pub(crate) async fn begin_run(
         tracing::warn!("the catalog is not the one that was used last; it is used because accept_older_catalog is set");
     }
     obey(orders, catalog, staging, Some(marked)).await?;
-    Ok(runs)
+    // After the operator's consent, unknown files of earlier runs are no garbage.
+    Ok(if age.is_accepted() { Vec::new() } else { earlier })
 }
 
 /// Records that a stack or file was found that `stamp` wrote under a newer catalog than this; `why` is the sentence for

@@ -65,8 +65,8 @@ const OPEN_FILES: usize = 256;
 /// Recreates the catalog of `dir`, which no server holds. No drive is awake afterwards.
 ///
 /// # Errors
-/// [`ServerError`], also after an interruption (SIGINT, SIGTERM). The data directory is then unchanged except for
-/// drafts, which the next try removes; or it has no catalog, and the next try makes it.
+/// [`ServerError`], also after an interruption (SIGINT, SIGTERM). The data directory is then unchanged; or
+/// it has no catalog, and the next try makes it.
 pub fn recover_directory<'a>(
     dir: &'a DataDir,
     options: &'a Options,
@@ -77,6 +77,11 @@ pub fn recover_directory<'a>(
         let mut rack = OfflineRack::of(dir, OPEN_FILES);
         let done = unless_interrupted(recover(dir, &mut rack, options, watch)).await;
         rack.rest().await;
+        if done.is_err()
+            && let Err(error) = remove_drafts(&dir.catalog())
+        {
+            tracing::warn!(%error, "the draft of the catalog is left; the next recovery removes it");
+        }
         done
     })
 }
@@ -108,6 +113,7 @@ async fn recover(
     let mut report = Report { base: loaded.map(based), ..Report::default() };
     {
         let workshop = Workshop::of(dir)?;
+        report.lacks_log = !workshop.is_log_whole;
         let log = match (&workshop.log, options.base) {
             (None, _) => BatchesOf::Nothing,
             (Some(log), Some(BaseChoice::Drives)) => BatchesOf::NumbersAbove(last_of(log)),
@@ -144,8 +150,8 @@ async fn recover(
 }
 
 /// The choices of an operator whose journal is older than the rack.
-const CHOICES: &str = "add --base drives to make the catalog again from the newest copy on drives, which leaves out \
-                       what only this workshop has, or --base journal to use the journal all the same; nothing was \
+const CHOICES: &str = "add --base drives to rebuild the catalog from the newest copy on drives, without the changes \
+                       that only this workshop has, or --base journal to use the journal nevertheless; nothing was \
                        changed";
 
 /// Refuses the journal of a catalog that was found to be older, unless the operator has chosen it.
@@ -326,10 +332,11 @@ async fn base(
         }
     }
     if let (Some(choice), true) = (options.base, whole.is_empty()) {
-        let place = if choice == BaseChoice::Journal { "the journal has" } else { "the drives have" };
-        return Err(ServerError::Refused(format!(
-            "{place} no copy of the catalog; leave --base out: nothing was changed"
-        )));
+        let why = match choice {
+            BaseChoice::Journal => "the journal has no copy of the catalog; leave --base out",
+            BaseChoice::Drives => "the drives have no copy of the catalog; use --base journal, or name one with --from",
+        };
+        return Err(ServerError::Refused(format!("{why}: nothing was changed")));
     }
     let segments: Vec<PathBuf> = found.segments.into_iter().map(|(_, path)| path).collect();
     whole.sort_by_key(|(checked, _, _)| Reverse(checked.sequence));
@@ -350,8 +357,15 @@ fn load_best(
     };
     let (mut best, mut drafted): (Option<(Loaded, usize)>, usize) = (None, 0);
     for (at, (_, path, _)) in snapshots.iter().enumerate() {
-        let loaded = load(path)?;
         drafted = at;
+        let loaded = match load(path) {
+            Err(error) if best.is_some() => {
+                tracing::warn!(%error, "an older snapshot cannot be used");
+                drafted = usize::MAX;
+                continue;
+            }
+            loaded => loaded?,
+        };
         if best.is_none_or(|(best, _)| loaded.sequence >= best.sequence && loaded.damaged < best.damaged) {
             best = Some((loaded, at));
         }
@@ -492,6 +506,7 @@ pub async fn finish(
     // A copy that was made while a run went on knows that run, and not all that it staged. A missing record may be the
     // only one that named a staged file.
     let has_all = report.behind_log.is_none()
+        && !report.lacks_log
         && report.incomplete.is_none()
         && report.base.is_none_or(|base| base.source == Source::Journal);
     if has_all && catalog.runs().await?.unwrap_or_default().iter().any(|run| marked.contains(run)) {

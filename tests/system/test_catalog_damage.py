@@ -286,6 +286,29 @@ class CatalogDamageTest(SystemTest):
                 self.assertEqual(self.files(data), files, (tag, words))
             shutil.rmtree(data)
 
+    def test_a_damaged_record_about_the_catalog_itself_keeps_no_start_and_no_recovery_from_succeeding(self):
+        server = self.filled(STAYING)
+        self.assertEqual(server.stop(), 0)
+        names = [key for key, _ in records(server.data, b"M")] + [key for key, _ in records(server.data, b"D")][:1]
+        self.assertGreaterEqual(len(names), 6, names)
+        for number, key in enumerate(names):
+            data = shutil.copytree(server.data, f"{server.data}-{number}")
+            write(data, key, flipped(dict(records(data, key[:1]))[key], 0))
+            # So every snapshot has the damage.
+            shutil.rmtree(os.path.join(data, "workshop", "journal"))
+            self.serves(data, key)
+            os.remove(os.path.join(data, "catalog.db"))
+            recovered = larder("recover", "--data", data)
+            self.assertEqual(recovered.returncode, 0, (key, recovered.stderr))
+            self.serves(data, key)
+            shutil.rmtree(data)
+
+    def serves(self, data, key):
+        server = self.serve(data)
+        self.reads(server.client(), "pantry", TEXTS)
+        server.until(f"the journal leads on beside {key}", lambda status: status["journal"]["leads_on"])
+        self.assertEqual(server.stop(), 0)
+
     def test_a_damaged_object_can_be_written_again(self):
         server = self.filled(STAYING)
         self.assertEqual(server.stop(), 0)

@@ -42,6 +42,9 @@ pub struct Loaded {
 pub(crate) trait LoadTarget: Records {
     /// Stores `value`, whose seal does not open under `key`, as it is, in the open transaction.
     fn put_damaged(&mut self, key: &[u8], value: &Sealed, keys: &mut KeyDigest) -> Result<(), Failure>;
+
+    /// True if there is a record at `key`.
+    fn has(&mut self, key: &[u8]) -> Result<bool, Failure>;
 }
 
 /// Loads the snapshot at `from` into a new catalog file at `to`, which must not exist, and then the batches of the
@@ -127,7 +130,8 @@ fn load(
     (mut end, mut loaded): (End, Loaded),
     watch: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, FillError> {
-    let mut filling = Filling { records, keys: KeyDigest::default(), open: None, damaged: BTreeSet::new() };
+    let mut filling =
+        Filling { records, keys: KeyDigest::default(), open: None, damaged: BTreeSet::new(), moved: Vec::new() };
     let mut done = 0;
     read_to_end(from, |frame| {
         let Frame::Records(page) = frame else { return Ok(()) };
@@ -135,6 +139,7 @@ fn load(
         watch(done, loaded.records);
         page.into_iter().try_for_each(|(key, value)| filling.record(key, &value))
     })?;
+    filling.move_back()?;
     read_to_end(from, |frame| {
         let Frame::Batch(entry) = frame else { return Ok(()) };
         let (link, writes) = log_entry::decode(&entry).map_err(|_| SnapshotError::Damaged("a batch"))?;
@@ -164,6 +169,8 @@ struct Filling<'a> {
     open: Option<usize>,
     /// The keys of damaged records that no later batch has replaced or deleted.
     damaged: BTreeSet<Vec<u8>>,
+    /// Records whose key had a wrong bit, under the right key.
+    moved: Vec<(Vec<u8>, Sealed)>,
 }
 
 impl Filling<'_> {
@@ -173,15 +180,27 @@ impl Filling<'_> {
         if let Ok((body, sequence)) = value.open(&key) {
             return self.write(&Write::Put(key, body.to_vec()), sequence);
         }
-        if let Some(key) = corrected(&key, value)
-            && let Ok((body, sequence)) = value.open(&key)
-        {
-            return self.write(&Write::Put(key, body.to_vec()), sequence);
+        if let Some(key) = corrected(&key, value) {
+            self.moved.push((key, value.clone()));
+            return Ok(());
         }
         self.begin()?;
         self.records.put_damaged(&key, value, &mut self.keys)?;
         self.damaged.insert(key);
         self.written()
+    }
+
+    /// Stores the records whose key was wrong, unless such a record was written again while it could not be found.
+    fn move_back(&mut self) -> Result<(), FillError> {
+        for (key, value) in core::mem::take(&mut self.moved) {
+            if self.records.has(&key)? && !self.damaged.contains(&key) {
+                continue;
+            }
+            if let Ok((body, sequence)) = value.open(&key) {
+                self.write(&Write::Put(key, body.to_vec()), sequence)?;
+            }
+        }
+        Ok(())
     }
 
     fn write(&mut self, write: &Write, sequence: Sequence) -> Result<(), FillError> {

@@ -126,13 +126,22 @@ fn copy(from: &Connection, into: &Path) -> Result<(), StoreError> {
         let mut walk = from.prepare("SELECT k, v FROM kv")?;
         let mut insert = to.prepare("INSERT OR IGNORE INTO kv (k, v) VALUES (?1, ?2)")?;
         let (mut rows, mut found) = (walk.query([])?, KeyDigest::default());
+        let mut add = |key: &[u8], value: &Sealed| -> rusqlite::Result<()> {
+            if insert.execute(params![key, value.as_bytes()])? > 0 {
+                found.add(key);
+            }
+            Ok(())
+        };
+        let mut moved = Vec::new();
         while let Some(row) = rows.next()? {
             let (key, value) = (row.get::<_, Vec<u8>>(0)?, Sealed::from_bytes(row.get(1)?));
-            let key = corrected(&key, &value).unwrap_or(key);
-            if insert.execute(params![key, value.as_bytes()])? > 0 {
-                found.add(&key);
+            match corrected(&key, &value) {
+                Some(key) => moved.push((key, value)),
+                None => add(&key, &value)?,
             }
         }
+        // Last: a record that was written again while it could not be found counts.
+        moved.iter().try_for_each(|(key, value)| add(key, value))?;
         let sequence = read_sequence(from)?.map_or_else(|| highest_sequence(from), Ok)?;
         let keys = read_expected(from)?.map_or(found, |expected| expected.keys);
         write_sequence(&to, sequence, ExpectedKeys { keys, missing: keys.minus(found) })?;

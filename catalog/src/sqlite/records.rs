@@ -307,4 +307,8 @@ impl LoadTarget for SqliteRecords {
         assert!(self.behind.is_none(), "a file that is being filled has no log");
         statements::put(&self.connection, key, value, keys).map_err(|error| self.failure(&error))
     }
+
+    fn has(&mut self, key: &[u8]) -> Result<bool, Failure> {
+        statements::has(&self.connection, key).map_err(|error| self.failure(&error))
+    }
 }

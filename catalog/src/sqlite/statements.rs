@@ -137,6 +137,11 @@ pub(super) fn write(
     Ok(())
 }
 
+/// True if there is a record at `key`.
+pub(super) fn has(connection: &Connection, key: &[u8]) -> rusqlite::Result<bool> {
+    connection.prepare_cached("SELECT 1 FROM kv WHERE k = ?1")?.exists([key])
+}
+
 /// Stores `value` at `key` as it is, and updates `digest`, the digest of all keys.
 pub(super) fn put(connection: &Connection, key: &[u8], value: &Sealed, digest: &mut KeyDigest) -> rusqlite::Result<()> {
     let row = params![key, value.as_bytes()];

@@ -65,6 +65,7 @@ impl Backoff {
     /// Resets the pause to the shortest one.
     pub fn reset(&mut self, drive: DriveId) {
         self.pauses[drive.index()] = Duration::ZERO;
+        self.doubled.remove(&drive);
     }
 
     /// Takes the next drive that is due.
@@ -100,6 +101,16 @@ mod tests {
             backoff.forget(drive);
             assert_eq!(minutes(&backoff, drive), expected);
         }
+    }
+
+    #[test]
+    fn a_pause_that_was_reset_is_the_shortest_one_even_within_the_same_try() {
+        let mut backoff = Backoff::new(2);
+        let drive = DriveId(1);
+        backoff.plan_later(drive, Time::ZERO);
+        backoff.reset(drive);
+        backoff.plan_later(drive, Time::ZERO);
+        assert_eq!(minutes(&backoff, drive), 10);
     }
 
     #[test]

@@ -47,12 +47,12 @@ impl Drives {
     }
 
     /// The time when the start of a drive that was found spinning would be over.
-    pub(super) fn found_deadline(&self) -> Time {
+    pub fn found_deadline(&self) -> Time {
         self.found.first().map_or(Time::MAX, |(at, _)| *at)
     }
 
     /// Drives that were found spinning count as starting no longer than a start takes.
-    pub(super) fn end_found_starts(&mut self, now: Time) {
+    pub fn end_found_starts(&mut self, now: Time) {
         while self.found_deadline() <= now
             && let Some((_, drive)) = self.found.pop_first()
         {

@@ -179,7 +179,8 @@ impl Rack {
 
     /// Reclaims deleted bytes of `group` at once while rebuilds find no room there: nothing else may wake it.
     pub(super) fn reclaim_for_rebuilds(&mut self, group: GroupId, step: &mut Step) {
-        let may_help = self.reclaim.reclaimable_bytes(group) > 0 && self.rebuilder.lacks_room(group);
+        // The catalog may name a group that this rack does not have; no rebuild is there.
+        let may_help = self.rebuilder.lacks_room(group) && self.reclaim.reclaimable_bytes(group) > 0;
         if may_help && self.booted && !self.closing {
             self.visit(group, step);
         }

@@ -12,8 +12,8 @@ use crate::pack_index::read_index;
 use catalog::{
     AdoptError, Adoption, Blob, CATALOG_BUCKET, Catalog, CopyContent, FoundMember, Known, Part, Place, Sequence,
 };
-use disk::RackUuid;
-use disk::stack::{self, Header};
+use disk::stack::{self, Flaw, Header};
+use disk::{DriveError, RackUuid};
 use engine::layout::synthesise;
 use model::{BlobId, DriveId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,21 +99,43 @@ impl Recovery<'_> {
         self.abort_unwritten(drives, &blobs).await
     }
 
-    /// Aborts the blobs that the catalog knows as begun and that were not written: all of their drives are among
-    /// `drives`, and none has a stack with a header, among `found`, which are in the order of their numbers. A blob is
-    /// committed only after all of its stacks were read back, so no copy of the catalog knows it as complete.
+    /// Aborts the blobs that the catalog records as begun and that were never complete: all of their drives are among
+    /// `drives`, and each stack among `found`, which are in the order of their numbers, ends without a footer. A blob
+    /// is committed only after all of its stacks were read back, so no copy of the catalog records it as complete.
     async fn abort_unwritten(&mut self, drives: &GroupDrives, found: &[(BlobId, Stacks)]) -> Result<(), ServerError> {
         for intent in self.catalog.pending_intents().await? {
+            if !intent.drives.iter().all(|drive| drives.drives.contains_key(drive)) {
+                continue;
+            }
             let at = found.binary_search_by_key(&intent.blob, |(blob, _)| *blob);
-            let is_written = match at {
-                Ok(at) => drives.header(intent.blob, &found[at].1).await.is_some(),
-                Err(_) => false,
-            };
-            if !is_written && intent.drives.iter().all(|drive| drives.drives.contains_key(drive)) {
+            let stacks = at.map_or(&[][..], |at| &found[at].1);
+            if !self.may_be_complete(drives, &intent, stacks).await {
                 self.catalog.abort_blob(intent.blob).await?;
             }
         }
         Ok(())
+    }
+
+    /// False if each of `stacks`, those of `intent`, was not written to its end. A failed read shows nothing.
+    async fn may_be_complete(&self, drives: &GroupDrives, intent: &Blob, stacks: &[(u8, DriveId)]) -> bool {
+        // A stack may be on two drives.
+        for (index, drive) in stacks {
+            let mut places = vec![None; intent.drives.len()];
+            let Some(place) = places.get_mut(usize::from(*index)) else { continue };
+            *place = drives.drives.get(drive).cloned();
+            let flaws = stack::inspect(described(self.uuid, intent), &places).await.flaws;
+            let flaw = flaws.into_iter().find(|(of, _)| of == index).map(|(_, flaw)| flaw);
+            let is_unwritten = matches!(
+                flaw,
+                Some(
+                    Flaw::Length { .. } | Flaw::Footer(_) | Flaw::Drive(DriveError::NotFound(_) | DriveError::Short(_))
+                )
+            );
+            if !is_unwritten {
+                return true;
+            }
+        }
+        false
     }
 
     /// Records the living blobs without any stack found, if all of their drives are among `drives`.

@@ -124,6 +124,8 @@ pub struct Report {
     /// Batches that the log of small objects has, and that do not follow on the base: the journal was truncated, or
     /// there was none.
     pub behind_log: Option<String>,
+    /// The log of small objects is lost, or lacks something: the last acknowledged changes may have been there alone.
+    pub lacks_log: bool,
     /// Records that the base should have and lacks, in words: they count as deleted from now on.
     pub incomplete: Option<String>,
     /// The last batch of the newest copy of the catalog in the adopted blobs; `None` if no copy is in them.

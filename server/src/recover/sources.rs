@@ -5,7 +5,7 @@ use super::publish::io_error;
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::intake_log::IntakeLog;
-use catalog::{Catalog, CommitLog, LogError, LogRecord, Place, Sequence, StagedWhen, Version};
+use catalog::{Catalog, CatalogError, CommitLog, LogError, LogRecord, Place, Sequence, StagedWhen, Version};
 use disk::{DirectoryDrive, Drive};
 use roaring::RoaringTreemap;
 use std::ops::ControlFlow;
@@ -22,6 +22,8 @@ pub(super) struct Workshop {
     pub(super) staged: Option<Arc<dyn Drive>>,
     /// The log of small objects.
     pub(super) log: Option<Arc<IntakeLog>>,
+    /// True if nothing of the log is missing.
+    pub(super) is_log_whole: bool,
 }
 
 impl Workshop {
@@ -32,7 +34,10 @@ impl Workshop {
     pub(super) fn of(dir: &DataDir) -> Result<Self, ServerError> {
         let path = staged(dir);
         let staged = if path.exists() { Some(Arc::new(DirectoryDrive::open(&path)?) as Arc<dyn Drive>) } else { None };
-        Ok(Self { staged, log: IntakeLog::look_at_what_is_left(dir)? })
+        // The last batch of a log always stays in it, so a log without any shows nothing.
+        let is_whole = |log: Option<Arc<IntakeLog>>| log.is_some_and(|log| last_of(&log) > Sequence::default());
+        let is_log_whole = IntakeLog::look_at_all(dir).is_ok_and(is_whole);
+        Ok(Self { staged, log: IntakeLog::look_at_what_is_left(dir)?, is_log_whole })
     }
 
     /// Its staged files and records, to be read; `None` if they are lost.
@@ -125,7 +130,11 @@ async fn is_there(catalog: &Catalog, version: &Version, there: &RoaringTreemap) 
         Place::Parts => {}
     }
     loop {
-        let parts = catalog.parts_page(version.version, after, PAGE).await?;
+        let parts = match catalog.parts_page(version.version, after, PAGE).await {
+            // A GET of the object fails.
+            Err(CatalogError::Damaged(_)) => return Ok(false),
+            parts => parts?,
+        };
         if parts.iter().any(|part| !there.contains(part.slot)) {
             return Ok(false);
         }
