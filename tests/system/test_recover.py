@@ -810,12 +810,13 @@ class RecoverOlder(SystemTest):
     def test_a_base_that_is_not_there_is_refused(self):
         server = self.rack("nas8", STAYING)
         self.assertEqual(server.stop(), 0)
+        fix = {"drives": "use --base journal, or name one with --from", "journal": "leave --base out"}
         for place, lost in (("drives", None), ("journal", "workshop/journal")):
             if lost:
                 lose(server.data, lost)
             refused = larder("recover", "--replace", "--base", place, "--data", server.data)
             self.assertEqual(refused.returncode, 1, refused.stdout)
-            self.assertIn("no copy of the catalog; leave --base out", refused.stderr)
+            self.assertIn(f"no copy of the catalog; {fix[place]}", refused.stderr)
 
 
 if __name__ == "__main__":
