@@ -34,8 +34,8 @@ impl Workshop {
     pub(super) fn of(dir: &DataDir) -> Result<Self, ServerError> {
         let path = staged(dir);
         let staged = if path.exists() { Some(Arc::new(DirectoryDrive::open(&path)?) as Arc<dyn Drive>) } else { None };
-        // The last batch of a log always stays in it, so a log without any shows nothing. A recovery before this one has
-        // moved the manifest aside.
+        // The last batch of a log always stays in it, so a log without any shows nothing. An earlier recovery has moved
+        // the manifest aside.
         let is_whole = |log: Option<Arc<IntakeLog>>| log.is_some_and(|log| last_of(&log) > Sequence::default());
         let looked_at = if dir.manifest().exists() { IntakeLog::look_at_all } else { IntakeLog::look_at_what_is_left };
         let is_log_whole = looked_at(dir).is_ok_and(is_whole);
