@@ -309,7 +309,9 @@ impl Writer {
         self.follower.apply(&applied);
         if let Err(error) = noted {
             tracing::error!(%error, "nothing is acknowledged before it is noted that a rotation is behind");
-            accepted.into_iter().for_each(|change| change.answerer.answer(Err(PutError::Unnoted)));
+            for change in accepted {
+                change.answerer.answer(Err(PutError::Unnoted));
+            }
             return;
         }
         if applied.iter().any(|change| change.kind == Kind::Forget) {
@@ -445,7 +447,9 @@ impl Writer {
     fn note_level(&self) {
         let level = self.cycles.iter().zip(&self.shared.cycles).filter(|(cycle, _)| !cycle.is_behind());
         let lagged: Vec<_> = level.map(|(_, cycle)| cycle).filter(|cycle| cycle.may_lag()).collect();
-        lagged.iter().for_each(|cycle| cycle.set_may_lag(false));
+        for cycle in &lagged {
+            cycle.set_may_lag(false);
+        }
         // Without it, the next start takes them for ones that may lag.
         if !lagged.is_empty()
             && let Err(error) = self.shared.note(|_| ())

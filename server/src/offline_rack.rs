@@ -175,7 +175,9 @@ impl OfflineRack {
             // Something else may have started them just now, so they count as starting for as long as a start takes.
             tokio::time::sleep(self.spin_up_max).await;
         }
-        spinning.into_iter().for_each(|drive| self.ledger.found_at_speed(drive));
+        for drive in spinning {
+            self.ledger.found_at_speed(drive);
+        }
     }
 
     /// Unmounts and stops `ids`, which have permits. Those that stopped release them.
