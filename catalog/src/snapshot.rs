@@ -16,8 +16,8 @@
 //! 3       the end: | number after, u64 | keys then, 16 | records, u64 | batches, u64 | CRC-64/NVME of all before it |
 //! ```
 //! All little-endian. Records are in key order, with the batches between them in commit order. A file without its end
-//! is not a snapshot. A record whose seal does not open in the catalog is written as it is, and is damaged in what is
-//! made of the snapshot as well: a record that is left out would count as deleted.
+//! is not a snapshot. A record whose seal does not open in the catalog is written as it is, and is damaged in a catalog
+//! that is rebuilt from the snapshot as well: a record that is left out would count as deleted.
 
 mod format;
 mod load;

@@ -737,7 +737,7 @@ class RecoverOlder(SystemTest):
         self.assertEqual(server.stop(), 0)
 
     def put_back(self, *kept):
-        """A directory that was put back, but for its drives and what is `kept`; and the objects of the newer catalog,
+        """A directory that was put back, without its drives and the `kept` files; and the objects of the newer catalog,
         which has another bucket as well, and has deleted an object."""
         server = self.rack("nas8", COPYING)
         objects = {f"first/{n}": noise(40_000 + n, n) for n in range(4)}
