@@ -68,6 +68,8 @@ class Racks(SystemTest):
             self.assertIn(mend, said)
 
     def until_rebuilt(self, server, *drives):
+        self.assertTrue(drives, "some drive is rebuilt")
+
         def done(status):
             left = {rebuild["drive"]: rebuild["left_bytes"] for rebuild in status["rebuilds"]}
             return all(left.get(drive, 0) == 0 for drive in drives)
