@@ -42,7 +42,7 @@ use crate::intake_log::IntakeLog;
 use crate::offline_rack::{OfflineRack, unless_interrupted};
 use crate::users::ROOT;
 use catalog::{
-    Adopted, Adoption, Catalog, CatalogError, DriveRecord, JournalFiles, Loaded, Sequence, SnapshotError,
+    Adopted, Adoption, Catalog, CatalogError, DriveRecord, JournalFiles, LoadFrom, Loaded, Sequence, SnapshotError,
     SqliteOptions, SqliteStore, Store, StoreError, check_snapshot, load_snapshot,
 };
 use disk::clock::{self, wall_ms};
@@ -190,18 +190,18 @@ pub(crate) async fn from_workshop(dir: &DataDir) -> Result<Option<String>, Serve
     let segments: Vec<PathBuf> = found.segments.into_iter().map(|(_, path)| path).collect();
     let mut best: Option<(u64, &Path)> = None;
     // If the newest is damaged, or has a damaged record, the one before it leads to the same result.
-    for (_, snapshot) in found.snapshots.iter().rev() {
-        match draft_of(dir, (snapshot.as_path(), segments.as_slice()), &draft).await? {
+    let others: Vec<PathBuf> = found.snapshots.into_iter().map(|(_, path)| path).collect();
+    let from = |snapshot| LoadFrom { snapshot, segments: &segments, others: &others };
+    for snapshot in others.iter().rev() {
+        match draft_of(dir, from(snapshot), &draft).await? {
             Some(0) => return published(dir).map(Some),
-            Some(damaged) if best.is_none_or(|(fewest, _)| damaged < fewest) => {
-                best = Some((damaged, snapshot.as_path()));
-            }
+            Some(damaged) if best.is_none_or(|(fewest, _)| damaged < fewest) => best = Some((damaged, snapshot)),
             _ => {}
         }
         remove_drafts(&place)?;
     }
     let Some((damaged, snapshot)) = best else { return Ok(None) };
-    if draft_of(dir, (snapshot, segments.as_slice()), &draft).await?.is_none() {
+    if draft_of(dir, from(snapshot), &draft).await?.is_none() {
         remove_drafts(&place)?;
         return Ok(None);
     }
@@ -218,17 +218,13 @@ fn published(dir: &DataDir) -> Result<String, ServerError> {
     Ok(kept.unwrap_or_default())
 }
 
-/// Makes the draft from `snapshot` and `segments`. Returns the number of damaged records in it, if it leads to the last
-/// acknowledged batch and is ready to be the catalog.
+/// Makes the draft. Returns the number of damaged records in it, if it leads to the last acknowledged batch and is ready
+/// to be the catalog.
 ///
 /// # Errors
 /// [`ServerError`] if the draft cannot be written; it is removed then.
-async fn draft_of(
-    dir: &DataDir,
-    (snapshot, segments): (&Path, &[PathBuf]),
-    draft: &Path,
-) -> Result<Option<u64>, ServerError> {
-    match load_snapshot(snapshot, segments, draft, &mut Progress::default().shown()) {
+async fn draft_of(dir: &DataDir, from: LoadFrom<'_>, draft: &Path) -> Result<Option<u64>, ServerError> {
+    match load_snapshot(from, draft, &mut Progress::default().shown()) {
         Ok(loaded) if loaded.rack == dir.rack_uuid().0 => Ok(is_led_to_by(dir, draft).await?.then_some(loaded.damaged)),
         Ok(_) => Ok(None),
         Err(error) if is_of_the_draft(&error) => {
@@ -236,7 +232,7 @@ async fn draft_of(
             Err(unusable(draft, &error.to_string()))
         }
         Err(error) => {
-            tracing::warn!(%error, path = %snapshot.display(), "a snapshot of the catalog cannot be used");
+            tracing::warn!(%error, path = %from.snapshot.display(), "a snapshot of the catalog cannot be used");
             Ok(None)
         }
     }
@@ -343,17 +339,18 @@ async fn base(
     Ok((load_best(&whole, &segments, draft)?, knows_copies))
 }
 
-/// Makes the draft from the first, newest one of `snapshots`. If records of it are damaged, an older one is used that
-/// leads as far with fewer of them.
+/// Makes the draft from the first, newest one of `snapshots`. Its damaged records are taken from the others. If some
+/// stay damaged, an older one is used that leads as far with fewer of them.
 fn load_best(
     snapshots: &[(Loaded, PathBuf, Source)],
     segments: &[PathBuf],
     draft: &Path,
 ) -> Result<Option<(Loaded, Source)>, ServerError> {
-    let load = |path: &Path| -> Result<Loaded, ServerError> {
+    let others: Vec<PathBuf> = snapshots.iter().map(|(_, path, _)| path.clone()).collect();
+    let load = |snapshot: &Path| -> Result<Loaded, ServerError> {
         remove_store(draft)?;
-        let loaded = load_snapshot(path, segments, draft, &mut |_, _| ());
-        loaded.map_err(|error| unusable(path, &error.to_string()))
+        let loaded = load_snapshot(LoadFrom { snapshot, segments, others: &others }, draft, &mut |_, _| ());
+        loaded.map_err(|error| unusable(snapshot, &error.to_string()))
     };
     let (mut best, mut drafted): (Option<(Loaded, usize)>, usize) = (None, 0);
     for (at, (_, path, _)) in snapshots.iter().enumerate() {
