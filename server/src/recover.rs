@@ -49,6 +49,7 @@ use disk::clock::{self, wall_ms};
 use disk::{DirectoryDrive, Drive, RackUuid};
 use futures::future::BoxFuture;
 use model::sabotage::{Sabotage, is_on};
+pub(crate) use publish::finish_publishing;
 use publish::{COPIES, DRAFT, Manifest, ORDER, io_error, publish, remove_drafts, remove_store};
 use sources::{ReadLog, Workshop, last_of, make_what_is_missing};
 use std::cmp::Reverse;
@@ -65,8 +66,8 @@ const OPEN_FILES: usize = 256;
 /// Recreates the catalog of `dir`, which no server holds. No drive is awake afterwards.
 ///
 /// # Errors
-/// [`ServerError`], also after an interruption (SIGINT, SIGTERM). The data directory is then unchanged; or
-/// it has no catalog, and the next try makes it.
+/// [`ServerError`], also after an interruption (SIGINT, SIGTERM). The data directory is then unchanged, or the next
+/// start puts the new catalog in place.
 pub fn recover_directory<'a>(
     dir: &'a DataDir,
     options: &'a Options,
@@ -93,6 +94,9 @@ async fn recover(
     watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<Report, ServerError> {
     let place = dir.catalog();
+    if finish_publishing(&place)?.is_some() {
+        tracing::warn!("an earlier recovery was ended while it replaced the catalog; that is done now");
+    }
     if place.exists() && !options.replace {
         return Err(ServerError::Refused(format!(
             "{} exists; if it is unusable nevertheless (`larder verify` shows why), add --replace: it is kept under \
@@ -144,7 +148,7 @@ async fn recover(
         count_starts(rack, &catalog).await?;
     }
     make_what_is_missing(dir)?;
-    report.replaced = publish(&place, &draft, Manifest::Goes)?;
+    report.replaced = publish(&place, &draft, Manifest::Goes)?.replaced;
     dir.give_what_root_made()?;
     Ok(report)
 }
@@ -182,7 +186,7 @@ fn refuse_an_older_base(options: &Options, report: &Report, known_until: Sequenc
 /// A record that is damaged in every snapshot was damaged in the catalog, and is damaged in the new one as well.
 ///
 /// # Errors
-/// [`ServerError`]; the catalog is unchanged, or it is missing and the next try makes it.
+/// [`ServerError`]; the catalog is unchanged, or the next start puts the new one in place.
 pub(crate) async fn from_workshop(dir: &DataDir) -> Result<Option<String>, ServerError> {
     let (place, draft) = (dir.catalog(), dir.catalog().with_file_name(DRAFT));
     remove_drafts(&place)?;
@@ -213,9 +217,9 @@ pub(crate) async fn from_workshop(dir: &DataDir) -> Result<Option<String>, Serve
 /// old catalog; empty without one.
 fn published(dir: &DataDir) -> Result<String, ServerError> {
     let (place, draft) = (dir.catalog(), dir.catalog().with_file_name(DRAFT));
-    let kept = publish(&place, &draft, Manifest::Stays)?;
+    let published = publish(&place, &draft, Manifest::Stays)?;
     dir.give_what_root_made()?;
-    Ok(kept.unwrap_or_default())
+    Ok(published.replaced.unwrap_or_default())
 }
 
 /// Makes the draft. Returns the number of damaged records in it, if it leads to the last acknowledged batch and is ready
@@ -264,7 +268,7 @@ impl Progress {
 
 /// True if the draft, with the batches that only the log of `dir` has, is complete; it is then ready to be the catalog.
 async fn is_led_to_by(dir: &DataDir, draft: &Path) -> Result<bool, ServerError> {
-    let Some(log) = IntakeLog::look_at_all(dir)? else { return Ok(false) };
+    let Some(log) = IntakeLog::look_at_all(dir, &dir.manifest())? else { return Ok(false) };
     let mut report = Report::default();
     let begun = opened(draft, BatchesOf::Log(&log), Missing::IsKnown, &mut report).await?;
     let Opened { catalog, is_in_use_aside, .. } = begun;
