@@ -807,6 +807,31 @@ class RecoverOlder(SystemTest):
         self.assertEqual(json.loads(older.stdout)["base"]["source"], "journal")
         self.comes_back(data, objects)
 
+    @unittest.skipIf(faults.why_not(), faults.why_not())
+    def test_a_kill_while_the_catalog_is_replaced_does_not_bring_the_older_journal_back(self):
+        data, objects = self.put_back("runs")
+        shim, replaced = faults.Faults(self.root), 0
+        for count in range(1, 7):
+            case = os.path.join(self.root, "case")
+            shutil.copytree(data, case)
+            shim.arm("after", [("rename", "catalog.db", count)])
+            words = ["recover", "--replace", "--base", "drives", "--data", case]
+            ended = subprocess.run([BINARY, *words], env=shim.environment(), capture_output=True)
+            shim.disarm()
+            if shim.hits():
+                self.assertEqual(ended.returncode, -signal.SIGKILL)
+                self.assertFalse(os.path.exists(os.path.join(case, "catalog.db.recovering")), count)
+                replaced += 1
+            with self.subTest(renames=count):
+                server = self.serve(case)
+                listed = server.client().list_objects_v2(Bucket="pantry")["Contents"]
+                self.assertEqual([entry["Key"] for entry in listed], sorted(objects))
+                self.reads(server.client(), "pantry", objects)
+                self.assertEqual(os.path.exists(os.path.join(case, "catalog.db.recovered")), False)
+                server.kill()
+            shutil.rmtree(case)
+        self.assertGreaterEqual(replaced, 3)
+
     def test_a_base_that_is_not_there_is_refused(self):
         server = self.rack("nas8", STAYING)
         self.assertEqual(server.stop(), 0)
