@@ -208,8 +208,8 @@ impl IntakeLog {
                 io::ErrorKind::InvalidData => return incomplete(&error),
                 _ => {}
             }
-            let mend = "make sure that it is a readable and writable directory on a disk with free space";
-            ServerError::Refused(format!("opening the log of small objects {error}; {mend}"))
+            let fix = "make sure that it is a readable and writable directory on a disk with free space";
+            ServerError::Refused(format!("opening the log of small objects {error}; {fix}"))
         })
     }
 
