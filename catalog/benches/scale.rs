@@ -11,8 +11,8 @@
 #![allow(clippy::unwrap_used)]
 
 use catalog::{
-    Acl, Blob, Bucket, Catalog, Checksum, ChecksumKind, CommitLog, ListRequest, LogError, LogRecord, Member, Object,
-    PartLengths, PutCondition, Sequence, SqliteOptions, SqliteStore, VersionId, load_snapshot,
+    Acl, Blob, Bucket, Catalog, Checksum, ChecksumKind, CommitLog, ListRequest, LoadFrom, LogError, LogRecord, Member,
+    Object, PartLengths, PutCondition, Sequence, SqliteOptions, SqliteStore, VersionId, load_snapshot,
 };
 use model::{ClassId, DriveId, GroupId};
 use std::fs::File;
@@ -208,7 +208,8 @@ async fn restore(site: &Site) {
     file.into_inner().unwrap().sync_all().unwrap();
     let written = began.elapsed().as_secs_f64();
     let began = Instant::now();
-    let loaded = tokio::task::block_in_place(|| load_snapshot(&snapshot, &[], &again, &mut |_, _| ()).unwrap());
+    let loaded =
+        tokio::task::block_in_place(|| load_snapshot(LoadFrom::one(&snapshot, &[]), &again, &mut |_, _| ()).unwrap());
     let took = began.elapsed().as_secs_f64();
     assert_eq!((loaded.records, loaded.damaged), (totals.records, 0));
     let began = Instant::now();

@@ -188,8 +188,8 @@ impl Catalog {
         decode(at, value).or_else(|error| {
             self.quarantine(at, &error.to_string());
             let hang_many = [Tag::Blob as u8, Tag::Bucket as u8].map(Some).contains(&at.first().copied());
-            let mended = hang_many.then(|| value.with_a_bit_flipped_back(at)).flatten();
-            mended.map_or(Err(error), |mended| decode(at, &mended))
+            let flipped_back = hang_many.then(|| value.with_a_bit_flipped_back(at)).flatten();
+            flipped_back.map_or(Err(error), |flipped_back| decode(at, &flipped_back))
         })
     }
 
@@ -207,8 +207,9 @@ impl Catalog {
         at: &[u8],
     ) -> Result<Option<(Option<T>, Vec<u8>)>, CatalogError> {
         let found = self.store.get(at).await?;
-        let mended = |value: &Sealed| value.with_a_bit_flipped_back(at).and_then(|mended| decode(at, &mended).ok());
-        let record = |value: &Sealed| self.sound(at, value).or_else(|| mended(value));
+        let flipped_back =
+            |value: &Sealed| value.with_a_bit_flipped_back(at).and_then(|flipped_back| decode(at, &flipped_back).ok());
+        let record = |value: &Sealed| self.sound(at, value).or_else(|| flipped_back(value));
         Ok(found.map(|value| (record(&value), value.unproven_body().to_vec())))
     }
 

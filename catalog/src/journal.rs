@@ -16,10 +16,10 @@
 //! its header has a mark, and it continues only from a later snapshot.
 //!
 //! The two newest snapshots stay, and the segments since the older one: if the newest is damaged, the one before leads
-//! to the same end. While a record of the catalog is damaged, new snapshots have the damage as well; so the oldest one
-//! stays besides, with the segments since, until a snapshot without damage is made, the segments take too much room, or
-//! the journal has a gap, as after a kill. [`Journal::check`] reads the files that lead to the catalog, and makes a
-//! snapshot due if one is damaged.
+//! to the same end. While a record of the catalog is damaged, new snapshots have the damage as well. So the oldest one
+//! stays besides until a snapshot without damage is made: a load takes from it the records that have not changed since.
+//! The segments since stay, too, until they take too much room or the journal has a gap, as after a kill.
+//! [`Journal::check`] reads the files that lead to the catalog, and makes a snapshot due if one is damaged.
 //!
 //! Commits wait only for the journal's writes, and do not fail with them: after an error a snapshot is due.
 
@@ -223,8 +223,8 @@ impl Journal {
 
     /// Makes a snapshot of `catalog`, which the journal follows, and removes the files before the previous snapshot. If
     /// the segments do not continue from the previous one, removes all files before the new one. If records of the
-    /// catalog are damaged, the oldest snapshot stays, which may have them whole, with the segments since, as long as
-    /// the segments take at most the room of the snapshot, or 256 MiB.
+    /// catalog are damaged, the oldest snapshot stays, which may have them whole. The segments since stay with it, as
+    /// long as they continue from it and take at most the room of the new snapshot, or 256 MiB.
     ///
     /// # Errors
     /// [`SnapshotError`]; the journal is then unchanged.
@@ -240,10 +240,11 @@ impl Journal {
         let last = files.snapshots.iter().rev().map(|(number, _)| *number).find(|number| *number < before);
         let kept = last.filter(|_| leads_on).unwrap_or(before);
         let oldest = files.snapshots.first().map(|(number, _)| *number);
+        let oldest = oldest.filter(|number| totals.damaged > 0 && *number < kept);
         let bytes: u64 = files.segments.iter().map(|(_, path)| fs::metadata(path).map_or(0, |file| file.len())).sum();
         let has_room = bytes <= totals.bytes.max(OLD_SEGMENTS_BYTES);
-        let oldest = oldest.filter(|number| leads_on && has_room && totals.damaged > 0 && *number < kept);
-        let first = first_needed(&files.segments, oldest.unwrap_or(kept)).min(before);
+        let since = oldest.filter(|_| leads_on && has_room).unwrap_or(kept);
+        let first = first_needed(&files.segments, since).min(before);
         let snapshots = files.snapshots.iter().filter(|(number, _)| *number < kept && Some(*number) != oldest);
         for (_, path) in snapshots.chain(files.segments.iter().filter(|(number, _)| *number < first)) {
             remove(path, &self.rack)?;

@@ -3,7 +3,7 @@
 //! The seal of a value proves a record that is found; only this digest proves that no record is missing. One flipped
 //! bit in a key, or in a page that leads to others, hides records from a search although each record is whole, and the
 //! data that they refer to would count as garbage. So every transaction stores the digest with the sequence number,
-//! every open reads the file once and compares (`sqlite/mend.rs`), and every entry of a log has the digest before and
+//! every open reads the file once and compares (`sqlite/repair.rs`), and every entry of a log has the digest before and
 //! after it (`log_entry.rs`). The sum adds the keys' CRC-64, modulo 2^64: any single flipped bit and any exchange of
 //! two records changes it.
 

@@ -98,7 +98,7 @@ pub use record::{
 };
 pub use scrub::{DamagedStack, ScrubCounts, ScrubFinding, ScrubPass};
 pub use seal::{SEAL_BYTES, Sealed};
-pub use snapshot::{Loaded, SnapshotError, SnapshotTotals, check_snapshot, load_snapshot};
+pub use snapshot::{LoadFrom, Loaded, SnapshotError, SnapshotTotals, check_snapshot, load_snapshot};
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
 pub use staging::{DeadBytes, StagedSlot, StagedUsage, StagedWhen};
 pub use store::{Batch, Check, Entry, KeyRange, Payload, Store, StoreFuture, Write};

@@ -67,6 +67,20 @@ impl Sealed {
         (0..self.0.len() * 8).map(flipped).find(|value| value.open(key).is_ok())
     }
 
+    /// True if `whole`, which opens under the same key, may be this value before it was damaged: two of body, sequence
+    /// number and checksum are equal. So damage in one place is repaired, and no older version passes for this one.
+    pub(crate) fn is_damaged_copy_of(&self, whole: &Self) -> bool {
+        let (Some(mine), Some(theirs)) = (self.parts(), whole.parts()) else { return false };
+        let equal = [mine.0 == theirs.0, mine.1 == theirs.1, mine.2 == theirs.2];
+        equal.into_iter().filter(|is_equal| *is_equal).count() >= 2
+    }
+
+    /// Body, sequence number and checksum, unchecked; `None` if it is too short.
+    fn parts(&self) -> Option<(&[u8], &[u8; 8], &[u8; 4])> {
+        let (sealed, crc) = self.0.split_last_chunk::<4>()?;
+        sealed.split_last_chunk::<8>().map(|(body, sequence)| (body, sequence, crc))
+    }
+
     /// True if its body is `body`, and it is long enough for a seal. The checksum is not compared.
     pub(crate) fn has_body(&self, body: &[u8]) -> bool {
         self.0.len() == body.len() + SEAL_BYTES && self.0.starts_with(body)
@@ -102,6 +116,24 @@ mod tests {
         // The boundary between key and body is covered, too.
         let shifted = Sealed::seal(b"O", b"abody".to_vec(), Sequence(7));
         assert!(Sealed::from_bytes(shifted.as_bytes()[1..].to_vec()).open(b"Oa").is_err());
+    }
+
+    #[test]
+    fn damage_in_one_place_leaves_a_copy_and_an_older_version_is_none() {
+        let seal = |body: &[u8], number: u64| Sealed::seal(b"Oa", body.to_vec(), Sequence(number));
+        let (whole, older) = (seal(b"body", 7), seal(b"bode", 6));
+        for at in 0..whole.0.len() {
+            let mut bytes = whole.0.clone();
+            bytes[at] ^= 0xFF;
+            let damaged = Sealed::from_bytes(bytes);
+            assert!(damaged.is_damaged_copy_of(&whole) && !damaged.is_damaged_copy_of(&older), "byte {at}");
+        }
+        // A number that became the one of the older version.
+        let mut bytes = whole.0.clone();
+        bytes[4] = 6;
+        let damaged = Sealed::from_bytes(bytes);
+        assert!(damaged.is_damaged_copy_of(&whole) && !damaged.is_damaged_copy_of(&older));
+        assert!(!Sealed::from_bytes(vec![0; SEAL_BYTES - 1]).is_damaged_copy_of(&whole));
     }
 
     proptest! {

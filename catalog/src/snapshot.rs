@@ -25,7 +25,7 @@ mod load;
 pub use format::SnapshotError;
 pub(crate) use format::{FrameReader, Header, batch_frame};
 pub(crate) use load::{FillError, LoadTarget};
-pub use load::{Loaded, check_snapshot, load_snapshot};
+pub use load::{LoadFrom, Loaded, check_snapshot, load_snapshot};
 
 use crate::catalog::{Catalog, STEP};
 use crate::error::CatalogError;

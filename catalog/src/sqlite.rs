@@ -12,18 +12,18 @@
 //! - after an error that leaves it unknown what is durable (a failed sync), nothing is written until the file is opened
 //!   again;
 //! - everything that is read after an open is durable, regardless of an earlier failed sync (`settle.rs`);
-//! - after an open a search finds every record in the file, and missing records are known to be missing (`mend.rs`);
+//! - after an open a search finds every record in the file, and missing records are known to be missing (`repair.rs`);
 //! - a store that is opened read-only changes neither the file nor its log.
 
 mod failure;
 mod file;
 mod look;
 mod lookups;
-mod mend;
 mod overlay;
 mod path;
 mod pool;
 mod records;
+mod repair;
 mod schema;
 mod settle;
 mod statements;
@@ -43,11 +43,11 @@ use failure::store_error;
 use lineage::Sequence;
 use look::Looked;
 use lookups::Lookups;
-use mend::Walk;
-pub(crate) use mend::corrected;
 use overlay::Overlay;
 use pool::Pool;
 use records::SqliteRecords;
+use repair::Walk;
+pub(crate) use repair::corrected;
 use rusqlite::Connection;
 use statements::Changes;
 use std::fs::File;

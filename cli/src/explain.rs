@@ -101,7 +101,7 @@ fn trouble(state: &str, unusable: &[UnusableStack], parity: u8, recalled: bool) 
     let why = why.into_iter().chain(damaged).collect::<Vec<_>>().join("; ");
     let why = if why.is_empty() { "a read found too many damaged stacks".to_owned() } else { why };
     let away = unusable.iter().any(|stack| stack.why == "away");
-    let mend = match (state, recalled) {
+    let fix = match (state, recalled) {
         ("lost", true) => "read it now from the recall in the spool, and put it again",
         ("lost", false) if away => "put the missing drives back; if they cannot return, put it again or delete it",
         ("lost", false) => {
@@ -110,7 +110,7 @@ fn trouble(state: &str, unusable: &[UnusableStack], parity: u8, recalled: bool) 
         _ => "put the drives that are away back; nothing is lost if they return",
     };
     let state = if state == "lost" { "LOST" } else { state };
-    format!("{state}: {why}, and the code can replace {}; {mend}", counted(u64::from(parity), "stack"))
+    format!("{state}: {why}, and the code can replace {}; {fix}", counted(u64::from(parity), "stack"))
 }
 
 #[cfg(test)]
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_object_is_told_with_its_drives_and_the_mend() {
+    fn a_lost_object_is_told_with_its_drives_and_the_fix() {
         let stack = |stack, drive, why: &str| UnusableStack { stack, drive, why: why.into() };
         let failed = [stack(0, 7, "failed"), stack(1, 9, "damaged")];
         let message = trouble("lost", &failed, 1, false);

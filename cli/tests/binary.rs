@@ -22,10 +22,10 @@ fn run(words: &[&str], data: Option<&Path>) -> Output {
 }
 
 /// Checks a failure with `code`, nothing on standard output, and one line on standard error that contains the remedy.
-fn refused(output: &Output, code: i32, mend: &str) {
+fn refused(output: &Output, code: i32, fix: &str) {
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{message}");
-    assert!(output.stdout.is_empty() && message.contains(mend), "{message}");
+    assert!(output.stdout.is_empty() && message.contains(fix), "{message}");
     assert!(code == 2 || message.lines().count() == 1, "one sentence: {message}");
 }
 
@@ -148,7 +148,7 @@ fn status_is_watched_until_the_server_is_gone() {
 }
 
 #[test]
-fn refusals_are_one_sentence_with_the_mend() {
+fn refusals_are_one_sentence_with_the_fix() {
     let root = TempDir::new().unwrap();
     std::fs::write(root.path().join("letter.txt"), "dear").unwrap();
     refused(&run(&["quickstart"], Some(root.path())), 1, "(it holds letter.txt); choose a new or empty directory");

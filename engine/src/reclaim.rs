@@ -116,6 +116,16 @@ impl Reclaim {
         self.dead[group.index()].saturating_sub(self.stuck[group.index()])
     }
 
+    /// True if a visit to `group` may free a blob of up to `blob_bytes` that the last one could not. After a visit that
+    /// left bytes, as many must have died again, or as many as such a blob has: single deletes wake nothing.
+    pub fn is_worth_a_visit(&self, group: GroupId, blob_bytes: u64) -> bool {
+        // The catalog may name a group that this rack does not have.
+        self.stuck.get(group.index()).is_some_and(|stuck| {
+            let reclaimable = self.reclaimable_bytes(group);
+            reclaimable > 0 && reclaimable >= (*stuck).min(blob_bytes)
+        })
+    }
+
     /// Blobs of `group` that waited for a drive can be removed now.
     pub fn unstick(&mut self, group: GroupId) {
         self.stuck[group.index()] = 0;
@@ -242,6 +252,26 @@ impl Reclaim {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn single_deletes_are_not_worth_a_visit_after_one_that_left_bytes() {
+        let (mut reclaim, group) = (Reclaim::new(1, 1), GroupId(0));
+        let is_worth = |reclaim: &Reclaim| reclaim.is_worth_a_visit(group, 1000);
+        assert!(!is_worth(&reclaim) && !reclaim.is_worth_a_visit(GroupId(7), 0));
+        reclaim.add_dead(group, 300);
+        assert!(is_worth(&reclaim), "no visit has shown that it frees nothing");
+        reclaim.defer(group, 300);
+        reclaim.add_dead(group, 299);
+        assert!(!is_worth(&reclaim));
+        reclaim.add_dead(group, 1);
+        assert!(is_worth(&reclaim), "as much as was left");
+        reclaim.defer(group, 300);
+        reclaim.defer(group, 5000);
+        reclaim.add_dead(group, 5999);
+        assert!(!is_worth(&reclaim));
+        reclaim.add_dead(group, 1);
+        assert!(is_worth(&reclaim), "as much as a blob has");
+    }
 
     #[test]
     fn what_could_not_be_forgotten_is_dead_again_and_wakes_no_group_before_it_is_listed_once_more() {

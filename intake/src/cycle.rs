@@ -34,6 +34,8 @@ const SPARE_LOGS_MAX: u64 = 2;
 
 /// Time without appends after which the log on duty counts as idle.
 const STILL: Duration = Duration::from_secs(1);
+/// The pause after a try to make a rotation level, as a multiple of the time that the try took.
+const TRY_PAUSE: u32 = 20;
 
 /// Creates the file of a log, durably: in the room of `spare`, if given. The new name is durable before the header
 /// overwrites that of the dead log, so a file with a dead log's name is always dead.
@@ -141,14 +143,16 @@ impl Cycle {
         self.set_behind(true);
     }
 
-    /// True if it is time to try to make it level.
-    pub(crate) fn tries_to_catch_up(&mut self) -> bool {
+    /// True if it is time to try to make it level. A try that fails is followed by [`Self::stays_behind`].
+    pub(crate) fn tries_to_catch_up(&self) -> bool {
+        self.behind.is_some_and(|next| (self.shared.config.clock)() >= next) && self.lives()
+    }
+
+    /// A try to make it level, begun at `began`, has failed. Each try reads all that the rotation lacks, and the writer
+    /// does nothing else meanwhile, so tries take a small part of its time.
+    pub(crate) fn stays_behind(&mut self, began: Time) {
         let now = (self.shared.config.clock)();
-        let is_due = self.behind.is_some_and(|next| now >= next) && self.lives();
-        if is_due {
-            self.behind = Some(now + STILL);
-        }
-        is_due
+        self.behind = Some(now + STILL.max(now.since(began) * TRY_PAUSE));
     }
 
     /// Notes that it is level again.

@@ -8,7 +8,7 @@
 //!
 //! A rotation that lost something is healed first ([`crate::healing`]), if the other one has everything.
 //!
-//! A damaged shelf is surveyed when the damage is found ([`crate::mending`]). Its losses are restored by the other
+//! A damaged shelf is surveyed when the damage is found ([`crate::repairing`]). Its losses are restored by the other
 //! rotation, or go with it into the shelf that it is merged into. As long as the age of a loss is unknown, deletions
 //! are not dropped.
 
@@ -17,9 +17,9 @@ use crate::error::ReadError;
 use crate::healing::heal;
 use crate::lost::LostPart;
 use crate::mask::Mask;
-use crate::mending::{is_lossy, survey, suspects, worn};
 use crate::names::FileId;
 use crate::record::{Kind, Sequence};
+use crate::repairing::{is_lossy, survey, suspects, worn};
 use crate::shared::{CycleShared, Shared, is_hidden};
 use crate::shelf::access::Access;
 use crate::shelf::build::ShelfBuilder;
@@ -40,7 +40,7 @@ pub(crate) fn run(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
     for _ in 0..ROUNDS {
         survey(shared, cycle, Access::Background, u64::MAX);
         heal_if_needed(shared, cycle, drives);
-        mend(shared, cycle, drives);
+        repair(shared, cycle, drives);
         while step(shared, cycle, drives) {}
         if suspects(cycle).next().is_none() {
             break;
@@ -49,7 +49,7 @@ pub(crate) fn run(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
 }
 
 /// Rewrites damaged shelves.
-fn mend(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
+fn repair(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
     let view = cycle.view();
     for shelf in worn(shared, cycle, &view) {
         let Some(to) = target_of(&view, &[Arc::clone(&shelf)], drives) else { continue };

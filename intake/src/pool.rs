@@ -1,8 +1,9 @@
 //! The pool: a label on each drive shows which drives belong together.
 //!
 //! Every label lists all members in their order, so a missing drive is known to be missing. A drive without a label
-//! joins the pool: the list grows, and gets the next version. The highest version counts. A missing drive stays a
-//! member; until it is back, nothing is dropped that may be needed to hide parts of its content.
+//! joins the pool: the list grows, and gets the next version. The highest version counts. A kill while a drive joins, and
+//! a start without that drive, may leave two lists of the same version: members of either are members of the pool. A
+//! missing drive stays a member; until it is back, nothing is dropped that may be needed to hide parts of its content.
 //!
 //! The format version of a label shows whether the pool has a manifest ([`crate::manifest`]), so a manifest that is
 //! missing later is known to be missing. Software without manifests refuses a label of this version.
@@ -165,6 +166,11 @@ pub(crate) fn open(directories: &[Box<dyn Directory>], entropy: u128) -> Result<
     let newest = labels.iter().flatten().max_by_key(|label| label.version).cloned();
     let Some(mut newest) = newest else { unreachable!("a pool that was made has labels") };
     newest.has_manifest = labels.iter().flatten().any(|label| label.has_manifest);
+    add_unlisted(&mut newest, labels.iter().flatten());
+    let grown = newest.members.len() + labels.iter().filter(|label| label.is_none()).count();
+    if grown > DRIVES_MAX {
+        return Err(OpenError::Drives { drives: grown, limit: DRIVES_MAX });
+    }
     let mut present: Vec<DriveUuid> = labels.iter().flatten().map(|label| label.drive).collect();
     let mut drives = Vec::new();
     for (drive, label) in labels.iter().enumerate() {
@@ -175,9 +181,7 @@ pub(crate) fn open(directories: &[Box<dyn Directory>], entropy: u128) -> Result<
         };
         drives.push(uuid);
     }
-    if newest.members.len() > DRIVES_MAX {
-        return Err(OpenError::Drives { drives: newest.members.len(), limit: DRIVES_MAX });
-    }
+    assert!(newest.members.len() <= DRIVES_MAX, "a label has room for all members");
     newest.version = newest.version.max(MAKING + 1);
     let (uuid, members, label) = (newest.pool, newest.members.clone(), newest);
     let mut pool = Pool { uuid, members, drives, unwritable: Vec::new(), label };
@@ -216,8 +220,20 @@ fn make(directories: &[Box<dyn Directory>], entropy: u128) -> Result<Vec<Option<
     Ok(labels)
 }
 
-/// Adds a drive to the rotation with fewer `present` drives: one that replaces a lost drive goes to the rotation that
-/// lost it. Its own label is the first to list it, so a listed drive has a label.
+/// Adds the members that other labels list and `newest` does not, each to the rotation of its list.
+fn add_unlisted<'a>(newest: &mut Label, labels: impl Iterator<Item = &'a Label>) {
+    let mut is_grown = false;
+    for member in labels.flat_map(|label| &label.members) {
+        if newest.members.iter().all(|listed| listed.uuid != member.uuid) {
+            newest.members.push(*member);
+            is_grown = true;
+        }
+    }
+    newest.version += u64::from(is_grown);
+}
+
+/// Adds a drive to the rotation with fewer `present` drives. So one that replaces a lost drive goes to the rotation that
+/// lost it, unless the other one has as few. Its own label is the first to list it, so a listed drive has a label.
 fn join(
     directory: &dyn Directory,
     newest: &mut Label,
@@ -296,6 +312,38 @@ mod tests {
             let pool = open(&world.directories(), entropy).expect("it is replaced");
             assert_eq!(pool.members.last().map(|member| member.cycle), Some(cycle), "drive {drive}");
         }
+    }
+
+    #[test]
+    fn two_drives_that_joined_without_each_other_are_both_members() {
+        let world = World::new(8);
+        let places = |drives: &[usize]| drives.iter().map(|drive| world.directory(*drive)).collect::<Vec<_>>();
+        let six: Vec<usize> = (0..6).collect();
+        open(&places(&six), 77).expect("it is new");
+        let label =
+            |drive: usize| world.files(drive).into_iter().find(|(name, _)| name == LABEL).map(|(_, bytes)| bytes);
+        let before: Vec<_> = six.iter().map(|drive| label(*drive)).collect();
+        open(&places(&[&six[..], &[6]].concat()), 78).expect("it grows");
+        // A kill after its own label, and a start without it.
+        six.iter().zip(before).for_each(|(drive, bytes)| world.put_file(*drive, LABEL, bytes));
+        open(&places(&[&six[..], &[7]].concat()), 79).expect("it grows");
+        for entropy in [80, 81] {
+            let pool = open(&world.directories(), entropy).expect("both are there");
+            assert_eq!((pool.members.len(), pool.unwritable.len()), (8, 0));
+            assert!(pool.drives.iter().all(|drive| pool.members.iter().any(|member| member.uuid == *drive)));
+            assert_eq!(cycles(&pool).iter().filter(|cycle| **cycle == 0).count(), 5, "each in the rotation it joined");
+        }
+    }
+
+    #[test]
+    fn a_drive_beyond_the_maximum_is_refused_before_it_gets_a_label() {
+        let world = World::new(DRIVES_MAX + 1);
+        let all: Vec<_> = (0..DRIVES_MAX).map(|drive| world.directory(drive)).collect();
+        open(&all, 77).expect("it is new");
+        let others: Vec<_> = (1..=DRIVES_MAX).map(|drive| world.directory(drive)).collect();
+        assert!(matches!(open(&others, 78), Err(OpenError::Drives { .. })));
+        assert_eq!(world.files(DRIVES_MAX), []);
+        open(&all, 79).expect("it is as before");
     }
 
     #[test]

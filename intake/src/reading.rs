@@ -1,8 +1,8 @@
 //! Reading a pool: from a rotation that has everything, or from all rotations together.
 
 use crate::error::ReadError;
-use crate::mending::survey_at_once;
 use crate::queue::Message;
+use crate::repairing::survey_at_once;
 use crate::shared::{CycleShared, Shared};
 use crate::view::View;
 use std::sync::Arc;

@@ -255,6 +255,7 @@ impl Writer {
             if !self.cycles[number].tries_to_catch_up() {
                 continue;
             }
+            let began = (self.shared.config.clock)();
             // Changes that cannot be restored are lost to it until it is healed: all of them, if one of its drives has
             // failed.
             let lacking = if self.shared.cycles[number].view().missing {
@@ -267,7 +268,10 @@ impl Writer {
                     self.cycles[number].caught_up();
                     self.cycles[number].consider_merging();
                 }
-                Err(error) => tracing::warn!(%error, cycle = number, "a rotation is still behind the other one"),
+                Err(error) => {
+                    tracing::warn!(%error, cycle = number, "a rotation is still behind the other one");
+                    self.cycles[number].stays_behind(began);
+                }
             }
         }
     }

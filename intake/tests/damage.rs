@@ -147,8 +147,8 @@ impl Pool {
     }
 
     /// Opens `world`, twice, and reads all keys before and after the repair.
-    fn check(&self, world: &World, damage: &Range<usize>, mends: bool, what: &str) {
-        self.check_opened(&open, world, damage, (mends, what));
+    fn check(&self, world: &World, damage: &Range<usize>, repairs: bool, what: &str) {
+        self.check_opened(&open, world, damage, (repairs, what));
     }
 
     /// The same with what opens it.
@@ -157,7 +157,7 @@ impl Pool {
         open: &dyn Fn(&World, u64) -> Intake,
         world: &World,
         damage: &Range<usize>,
-        (mends, what): (bool, &str),
+        (repairs, what): (bool, &str),
     ) {
         let may_be_lost = self.may_be_lost(damage);
         let check = |intake: &Intake, when: &str| {
@@ -169,10 +169,10 @@ impl Pool {
         };
         let intake = open(world, 8);
         let gone = check(&intake, "opened");
-        if mends {
+        if repairs {
             wait_until(|| !shelves(world, self.drive).contains(&self.name));
         }
-        assert_eq!(check(&intake, "mended"), gone, "{what}");
+        assert_eq!(check(&intake, "repaired"), gone, "{what}");
         assert!(gone.is_empty() || intake.status().losses > 0, "{what}: {} are lost in silence", gone.len());
         drop(intake);
         assert_eq!(check(&open(world, 9), "opened again"), gone, "{what}");
@@ -191,7 +191,7 @@ impl Pool {
     }
 
     /// Opens `world`, in which one of two rotations is damaged, twice; and then that rotation alone.
-    fn check_both(&self, world: &World, mends: bool, what: &str) {
+    fn check_both(&self, world: &World, repairs: bool, what: &str) {
         let check = |intake: &Intake, when: &str| {
             assert_eq!(unreadable(intake, self, what).len(), 0, "{what}, {when}");
             assert_eq!((intake.take_losses(), intake.status().losses), (vec![], 0), "{what}, {when}");
@@ -199,9 +199,9 @@ impl Pool {
         let is_level = |intake: &Intake| intake.status().cycles.iter().all(|cycle| !cycle.incomplete);
         let intake = open(world, 8);
         check(&intake, "opened");
-        let is_mended = || !mends || !world.files(self.drive).iter().any(|(name, _)| *name == self.name);
-        wait_until(|| is_mended() && is_level(&intake));
-        check(&intake, "mended");
+        let is_repaired = || !repairs || !world.files(self.drive).iter().any(|(name, _)| *name == self.name);
+        wait_until(|| is_repaired() && is_level(&intake));
+        check(&intake, "repaired");
         drop(intake);
         let intake = open(world, 9);
         check(&intake, "opened again");
@@ -252,8 +252,8 @@ fn a_page_or_a_sector_costs_the_records_in_it_at_most() {
             pool.check(&world, &page, true, &format!("{drives} drives, no page {begin}"));
             let at = (begin + 512 * rng.below(8) as usize).min(pool.bytes.len() - 512);
             let world = pool.damaged(|bytes| bytes[at..at + 512].fill_with(|| rng.next_u64() as u8));
-            let mends = (at..at + 512).any(|at| pool.is_of_use(at));
-            pool.check(&world, &(at..at + 512), mends, &format!("{drives} drives, garbage at {at}"));
+            let repairs = (at..at + 512).any(|at| pool.is_of_use(at));
+            pool.check(&world, &(at..at + 512), repairs, &format!("{drives} drives, garbage at {at}"));
         }
     }
 }
@@ -339,7 +339,7 @@ fn damage_of_one_tail_or_one_footer_brings_nothing_back_that_was_forgotten() {
             let intake = open(&world, 8);
             check(&intake, &format!("damage at {damage:?}"));
             wait_until(|| !shelves(&world, pool.drive).contains(&pool.name));
-            check(&intake, &format!("damage at {damage:?}, mended"));
+            check(&intake, &format!("damage at {damage:?}, repaired"));
             drop(intake);
             check(&open(&world, 9), &format!("damage at {damage:?}, opened again"));
         }

@@ -311,3 +311,31 @@ fn a_home_without_room_refuses_and_loses_nothing() {
         assert!(unreadable(&open(&world, 2), &written, "opened again").is_empty());
     }
 }
+
+#[test]
+fn nothing_is_acknowledged_before_the_home_says_that_a_rotation_is_behind() {
+    for recovers in [true, false] {
+        let world = World::new(6);
+        let deadline = Duration::from_millis(if recovers { 20_000 } else { 300 });
+        let intake = try_open(&world, Config { deadline, ..config(1) }).expect("the pool can be opened");
+        intake.put(b"first", b"", b"1").expect("there is room");
+        world.set_fault(world.home_drive(), Fault::Broken);
+        (0..3).for_each(|drive| world.set_fault(drive, Fault::Full));
+        let answer = thread::scope(|scope| {
+            let put = scope.spawn(|| intake.put(b"second", b"", b"2"));
+            thread::sleep(Duration::from_millis(400));
+            if recovers {
+                assert!(!put.is_finished(), "it waits for the home");
+                world.set_fault(world.home_drive(), Fault::None);
+            }
+            put.join().expect("nothing panics")
+        });
+        assert!(matches!((recovers, &answer), (true, Ok(_)) | (false, Err(PutError::Unnoted))), "{answer:?}");
+        let world = world.crash(world.position(), &mut Rng::new(1));
+        drop(intake);
+        let intake = open(&world, 2);
+        let has = |key: &[u8]| intake.get(key).expect("nothing is damaged").is_some();
+        assert!(has(b"first") && (has(b"second") || !recovers));
+        assert_eq!(intake.take_losses(), []);
+    }
+}

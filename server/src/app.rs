@@ -137,24 +137,24 @@ fn notify(manager: Option<&ServiceManager>, state: &str) {
     }
 }
 
-/// A listener on `wanted`, and the address that it got; `mend` names an alternative, for the error.
-async fn listen(wanted: SocketAddr, mend: &str) -> Result<(TcpListener, SocketAddr), ServerError> {
-    let listener = TcpListener::bind(wanted).await.map_err(|source| is_taken(wanted, &source, mend))?;
+/// A listener on `wanted`, and the address that it got; `fix` names an alternative, for the error.
+async fn listen(wanted: SocketAddr, fix: &str) -> Result<(TcpListener, SocketAddr), ServerError> {
+    let listener = TcpListener::bind(wanted).await.map_err(|source| is_taken(wanted, &source, fix))?;
     let address = listener.local_addr().map_err(|source| io_error("asking for the address", source))?;
     Ok((listener, address))
 }
 
-/// Fails if it is impossible to listen on `wanted` now; `mend` names an alternative, for the error.
+/// Fails if it is impossible to listen on `wanted` now; `fix` names an alternative, for the error.
 ///
 /// # Errors
 /// [`ServerError::Refused`].
-pub fn can_listen(wanted: SocketAddr, mend: &str) -> Result<(), ServerError> {
-    std::net::TcpListener::bind(wanted).map(drop).map_err(|source| is_taken(wanted, &source, mend))
+pub fn can_listen(wanted: SocketAddr, fix: &str) -> Result<(), ServerError> {
+    std::net::TcpListener::bind(wanted).map(drop).map_err(|source| is_taken(wanted, &source, fix))
 }
 
-fn is_taken(wanted: SocketAddr, source: &io::Error, mend: &str) -> ServerError {
+fn is_taken(wanted: SocketAddr, source: &io::Error, fix: &str) -> ServerError {
     ServerError::Refused(format!(
-        "cannot listen on {wanted}: {source}; choose {mend}, or stop the program that listens there"
+        "cannot listen on {wanted}: {source}; choose {fix}, or stop the program that listens there"
     ))
 }
 

@@ -590,8 +590,8 @@ impl Config {
             return Some(("migrate.pack_size", "must be above 0; remove the line for the rack's own".into()));
         }
         if self.migrate.with_checks && self.check_policy().every.is_none() {
-            let mend = "needs `workshop.check_every`; write for example \"1 d\" there, or false here";
-            return Some(("migrate.with_checks", mend.into()));
+            let fix = "needs `workshop.check_every`; write for example \"1 d\" there, or false here";
+            return Some(("migrate.with_checks", fix.into()));
         }
         if let Some(what) = self.thermometer.contradiction() {
             return Some(("thermometer.rule", what));

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_too_low_is_named_with_its_mend() {
+    fn a_limit_that_is_too_low_is_named_with_its_fix() {
         let said = Descriptors::of(100, 1024).unwrap_err().to_string();
         for word in ["100 files", "RLIMIT_NOFILE", "ulimit -n", "LimitNOFILE="] {
             assert!(said.contains(word), "{said}");

@@ -148,7 +148,7 @@ impl IntakeLog {
             return Err(missing(&places));
         }
         // A complete catalog knows each object that is missing.
-        Self::looked_at(dir, &places, SqliteStore::may_need_log(dir.catalog()))
+        Self::looked_at(dir, &dir.manifest(), SqliteStore::may_need_log(dir.catalog()))
     }
 
     /// Like [`IntakeLog::look_at`]; its missing files were given up with the catalog that knew them.
@@ -156,25 +156,26 @@ impl IntakeLog {
     /// # Errors
     /// [`ServerError`].
     pub(crate) fn look_at_what_is_left(dir: &DataDir) -> Result<Option<Arc<Self>>, ServerError> {
-        Self::looked_at(dir, &IntakePlaces::of(dir), false)
+        Self::looked_at(dir, &dir.manifest(), false)
     }
 
-    /// Like [`IntakeLog::look_at`], for a lost catalog: all of the intake is needed. `None` if it does not exist.
+    /// Like [`IntakeLog::look_at`], for a lost catalog: all that `manifest` names is needed. `None` if it does not exist.
     ///
     /// # Errors
     /// [`ServerError`].
-    pub(crate) fn look_at_all(dir: &DataDir) -> Result<Option<Arc<Self>>, ServerError> {
-        Self::looked_at(dir, &IntakePlaces::of(dir), true)
+    pub(crate) fn look_at_all(dir: &DataDir, manifest: &Path) -> Result<Option<Arc<Self>>, ServerError> {
+        Self::looked_at(dir, manifest, true)
     }
 
-    /// The intake in `places`, opened read-only. Losses are accepted unless `needs_all`.
-    fn looked_at(dir: &DataDir, places: &IntakePlaces, needs_all: bool) -> Result<Option<Arc<Self>>, ServerError> {
+    /// The intake with this manifest, opened read-only. Losses are accepted unless `needs_all`.
+    fn looked_at(dir: &DataDir, manifest: &Path, needs_all: bool) -> Result<Option<Arc<Self>>, ServerError> {
+        let places = IntakePlaces::of(dir);
         let look = |directories, entropy| {
-            Self::look(home_of_look(dir)?, directories, entropy, |config| {
+            Self::look(home_of_look(manifest)?, directories, entropy, |config| {
                 (config.needs_all, config.accepts_losses) = (needs_all, !needs_all);
             })
         };
-        if places.is_made() { Self::at(dir, places, look).map(Some) } else { Ok(None) }
+        if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
     }
 
     fn at(
@@ -207,8 +208,8 @@ impl IntakeLog {
                 io::ErrorKind::InvalidData => return incomplete(&error),
                 _ => {}
             }
-            let mend = "make sure that it is a readable and writable directory on a disk with free space";
-            ServerError::Refused(format!("opening the log of small objects {error}; {mend}"))
+            let fix = "make sure that it is a readable and writable directory on a disk with free space";
+            ServerError::Refused(format!("opening the log of small objects {error}; {fix}"))
         })
     }
 
@@ -408,9 +409,8 @@ fn missing(places: &IntakePlaces) -> ServerError {
 }
 
 /// The home of an intake that is opened read-only: it is not created.
-fn home_of_look(dir: &DataDir) -> io::Result<Box<dyn Directory>> {
-    let place = dir.manifest();
-    if place.exists() { Ok(Box::new(DirectoryOfFiles::open(&place)?)) } else { Ok(World::new(0).home()) }
+fn home_of_look(manifest: &Path) -> io::Result<Box<dyn Directory>> {
+    if manifest.exists() { Ok(Box::new(DirectoryOfFiles::open(manifest)?)) } else { Ok(World::new(0).home()) }
 }
 
 /// The refusal of a pool that lacks files of its manifest.

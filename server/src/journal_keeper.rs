@@ -63,9 +63,9 @@ fn written(totals: &SnapshotTotals) {
     if damaged > 0 {
         tracing::warn!(
             damaged,
-            "some records of the catalog are damaged, and in this snapshot as well; an older snapshot may have them \
-             whole, and is kept for a while: stop the server and run `larder recover --replace` soon, or write the \
-             objects again or delete them"
+            "some records of the catalog are damaged, and in this snapshot as well; the oldest snapshot is kept, which \
+             may have them whole: stop the server and run `larder recover --replace`, or write the objects again or \
+             delete them"
         );
     }
 }

@@ -42,13 +42,14 @@ use crate::intake_log::IntakeLog;
 use crate::offline_rack::{OfflineRack, unless_interrupted};
 use crate::users::ROOT;
 use catalog::{
-    Adopted, Adoption, Catalog, CatalogError, DriveRecord, JournalFiles, Loaded, Sequence, SnapshotError,
+    Adopted, Adoption, Catalog, CatalogError, DriveRecord, JournalFiles, LoadFrom, Loaded, Sequence, SnapshotError,
     SqliteOptions, SqliteStore, Store, StoreError, check_snapshot, load_snapshot,
 };
 use disk::clock::{self, wall_ms};
 use disk::{DirectoryDrive, Drive, RackUuid};
 use futures::future::BoxFuture;
 use model::sabotage::{Sabotage, is_on};
+pub(crate) use publish::finish_publishing;
 use publish::{COPIES, DRAFT, Manifest, ORDER, io_error, publish, remove_drafts, remove_store};
 use sources::{ReadLog, Workshop, last_of, make_what_is_missing};
 use std::cmp::Reverse;
@@ -65,8 +66,8 @@ const OPEN_FILES: usize = 256;
 /// Recreates the catalog of `dir`, which no server holds. No drive is awake afterwards.
 ///
 /// # Errors
-/// [`ServerError`], also after an interruption (SIGINT, SIGTERM). The data directory is then unchanged; or
-/// it has no catalog, and the next try makes it.
+/// [`ServerError`], also after an interruption (SIGINT, SIGTERM). The data directory is then unchanged, or the next
+/// start puts the new catalog in place.
 pub fn recover_directory<'a>(
     dir: &'a DataDir,
     options: &'a Options,
@@ -93,6 +94,9 @@ async fn recover(
     watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<Report, ServerError> {
     let place = dir.catalog();
+    if finish_publishing(&place)?.is_some() {
+        tracing::warn!("an earlier recovery was ended while it replaced the catalog; that is done now");
+    }
     if place.exists() && !options.replace {
         return Err(ServerError::Refused(format!(
             "{} exists; if it is unusable nevertheless (`larder verify` shows why), add --replace: it is kept under \
@@ -144,7 +148,7 @@ async fn recover(
         count_starts(rack, &catalog).await?;
     }
     make_what_is_missing(dir)?;
-    report.replaced = publish(&place, &draft, Manifest::Goes)?;
+    report.replaced = publish(&place, &draft, Manifest::Goes)?.replaced;
     dir.give_what_root_made()?;
     Ok(report)
 }
@@ -182,7 +186,7 @@ fn refuse_an_older_base(options: &Options, report: &Report, known_until: Sequenc
 /// A record that is damaged in every snapshot was damaged in the catalog, and is damaged in the new one as well.
 ///
 /// # Errors
-/// [`ServerError`]; the catalog is unchanged, or it is missing and the next try makes it.
+/// [`ServerError`]; the catalog is unchanged, or the next start puts the new one in place.
 pub(crate) async fn from_workshop(dir: &DataDir) -> Result<Option<String>, ServerError> {
     let (place, draft) = (dir.catalog(), dir.catalog().with_file_name(DRAFT));
     remove_drafts(&place)?;
@@ -190,18 +194,18 @@ pub(crate) async fn from_workshop(dir: &DataDir) -> Result<Option<String>, Serve
     let segments: Vec<PathBuf> = found.segments.into_iter().map(|(_, path)| path).collect();
     let mut best: Option<(u64, &Path)> = None;
     // If the newest is damaged, or has a damaged record, the one before it leads to the same result.
-    for (_, snapshot) in found.snapshots.iter().rev() {
-        match draft_of(dir, (snapshot.as_path(), segments.as_slice()), &draft).await? {
+    let others: Vec<PathBuf> = found.snapshots.into_iter().map(|(_, path)| path).collect();
+    let from = |snapshot| LoadFrom { snapshot, segments: &segments, others: &others };
+    for snapshot in others.iter().rev() {
+        match draft_of(dir, from(snapshot), &draft).await? {
             Some(0) => return published(dir).map(Some),
-            Some(damaged) if best.is_none_or(|(fewest, _)| damaged < fewest) => {
-                best = Some((damaged, snapshot.as_path()));
-            }
+            Some(damaged) if best.is_none_or(|(fewest, _)| damaged < fewest) => best = Some((damaged, snapshot)),
             _ => {}
         }
         remove_drafts(&place)?;
     }
     let Some((damaged, snapshot)) = best else { return Ok(None) };
-    if draft_of(dir, (snapshot, segments.as_slice()), &draft).await?.is_none() {
+    if draft_of(dir, from(snapshot), &draft).await?.is_none() {
         remove_drafts(&place)?;
         return Ok(None);
     }
@@ -213,22 +217,18 @@ pub(crate) async fn from_workshop(dir: &DataDir) -> Result<Option<String>, Serve
 /// old catalog; empty without one.
 fn published(dir: &DataDir) -> Result<String, ServerError> {
     let (place, draft) = (dir.catalog(), dir.catalog().with_file_name(DRAFT));
-    let kept = publish(&place, &draft, Manifest::Stays)?;
+    let published = publish(&place, &draft, Manifest::Stays)?;
     dir.give_what_root_made()?;
-    Ok(kept.unwrap_or_default())
+    Ok(published.replaced.unwrap_or_default())
 }
 
-/// Makes the draft from `snapshot` and `segments`. Returns the number of damaged records in it, if it leads to the last
-/// acknowledged batch and is ready to be the catalog.
+/// Makes the draft. Returns the number of damaged records in it, if it leads to the last acknowledged batch and is ready
+/// to be the catalog.
 ///
 /// # Errors
 /// [`ServerError`] if the draft cannot be written; it is removed then.
-async fn draft_of(
-    dir: &DataDir,
-    (snapshot, segments): (&Path, &[PathBuf]),
-    draft: &Path,
-) -> Result<Option<u64>, ServerError> {
-    match load_snapshot(snapshot, segments, draft, &mut Progress::default().shown()) {
+async fn draft_of(dir: &DataDir, from: LoadFrom<'_>, draft: &Path) -> Result<Option<u64>, ServerError> {
+    match load_snapshot(from, draft, &mut Progress::default().shown()) {
         Ok(loaded) if loaded.rack == dir.rack_uuid().0 => Ok(is_led_to_by(dir, draft).await?.then_some(loaded.damaged)),
         Ok(_) => Ok(None),
         Err(error) if is_of_the_draft(&error) => {
@@ -236,7 +236,7 @@ async fn draft_of(
             Err(unusable(draft, &error.to_string()))
         }
         Err(error) => {
-            tracing::warn!(%error, path = %snapshot.display(), "a snapshot of the catalog cannot be used");
+            tracing::warn!(%error, path = %from.snapshot.display(), "a snapshot of the catalog cannot be used");
             Ok(None)
         }
     }
@@ -268,7 +268,7 @@ impl Progress {
 
 /// True if the draft, with the batches that only the log of `dir` has, is complete; it is then ready to be the catalog.
 async fn is_led_to_by(dir: &DataDir, draft: &Path) -> Result<bool, ServerError> {
-    let Some(log) = IntakeLog::look_at_all(dir)? else { return Ok(false) };
+    let Some(log) = IntakeLog::look_at_all(dir, &dir.manifest())? else { return Ok(false) };
     let mut report = Report::default();
     let begun = opened(draft, BatchesOf::Log(&log), Missing::IsKnown, &mut report).await?;
     let Opened { catalog, is_in_use_aside, .. } = begun;
@@ -343,17 +343,18 @@ async fn base(
     Ok((load_best(&whole, &segments, draft)?, knows_copies))
 }
 
-/// Makes the draft from the first, newest one of `snapshots`. If records of it are damaged, an older one is used that
-/// leads as far with fewer of them.
+/// Makes the draft from the first, newest one of `snapshots`. Its damaged records are taken from the others. If some
+/// stay damaged, an older one is used that leads as far with fewer of them.
 fn load_best(
     snapshots: &[(Loaded, PathBuf, Source)],
     segments: &[PathBuf],
     draft: &Path,
 ) -> Result<Option<(Loaded, Source)>, ServerError> {
-    let load = |path: &Path| -> Result<Loaded, ServerError> {
+    let others: Vec<PathBuf> = snapshots.iter().map(|(_, path, _)| path.clone()).collect();
+    let load = |snapshot: &Path| -> Result<Loaded, ServerError> {
         remove_store(draft)?;
-        let loaded = load_snapshot(path, segments, draft, &mut |_, _| ());
-        loaded.map_err(|error| unusable(path, &error.to_string()))
+        let loaded = load_snapshot(LoadFrom { snapshot, segments, others: &others }, draft, &mut |_, _| ());
+        loaded.map_err(|error| unusable(snapshot, &error.to_string()))
     };
     let (mut best, mut drafted): (Option<(Loaded, usize)>, usize) = (None, 0);
     for (at, (_, path, _)) in snapshots.iter().enumerate() {

@@ -155,10 +155,10 @@ pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>, claim: &C
         Found::Labelled(uuid) => Ok(Taken::Another(uuid)),
         Found::Nothing => {
             remove_blank_label(path)?;
-            let mend = "make the drive writable, empty it, and run this again";
+            let fix = "make the drive writable, empty it, and run this again";
             let written = label::write_directories(&[(path.to_owned(), fresh.clone())]);
             let written = written.map(|()| Taken::Another(fresh.uuid));
-            written.map_err(|error| format!("labelling {}: {error}; {mend}", path.display()))
+            written.map_err(|error| format!("labelling {}: {error}; {fix}", path.display()))
         }
     }
 }

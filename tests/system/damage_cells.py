@@ -45,7 +45,7 @@ SIGNS = {
     "denied": "DENIED",
     "read-only": "read-only",
 }
-WAYS = "restore put move copy mount set run say recover replace write remove give correct mend serve expected"
+WAYS = "restore put move copy mount set run say recover replace write remove give correct fix serve expected"
 FIX = re.compile(rf"\b({WAYS.replace(' ', '|')})\b")
 
 

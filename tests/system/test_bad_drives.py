@@ -1,5 +1,5 @@
 """Drives and disks that go bad in ways that a missing directory is not: read-only, full, cloned, an old copy of
-themselves, two and four at once; a full disk under the workshop; and kills in the middle of mending."""
+themselves, two and four at once; a full disk under the workshop; and kills in the middle of repairing."""
 
 import errno
 import json
@@ -29,7 +29,7 @@ class BadDrives(Racks):
         return objects
 
     def is_whole(self, data, objects):
-        """Beside the server, after a pass that mends, and without it."""
+        """Beside the server, after a pass that repairs, and without it."""
         server = self.servers[-1]
         server.until_cold()
         self.verified(data, "--deep")

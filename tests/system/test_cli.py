@@ -1,4 +1,4 @@
-"""The binary's other words: plans of the shipped racks, refusals with place and mend, JSON that programs can read."""
+"""The binary's other words: plans of the shipped racks, refusals with place and fix, JSON that programs can read."""
 
 import fcntl
 import json
@@ -78,7 +78,7 @@ class Plans(SystemTest):
     def test_a_wrong_description_is_refused_at_its_line_and_column(self):
         with open(os.path.join(RACKS, "nas8.toml"), encoding="utf-8") as file:
             text = file.read()
-        for wrong, mend in [
+        for wrong, fix in [
             (text.replace("k = 2", "k = 0"), ":"),
             (text.replace("group_drives = 4", "group_drives = 9"), ":"),
             (text.replace('capacity = "12 TB"', 'capacity = "12 parsecs"'), ":"),
@@ -94,7 +94,7 @@ class Plans(SystemTest):
                 file.write(wrong)
             said = refusal(larder("plan", path))
             self.assertRegex(said, r"wrong\.toml:\d+:\d+: ")
-            self.assertIn(mend, said)
+            self.assertIn(fix, said)
             self.assertNotIn("panicked", said)
             refused = refusal(larder("init", "--rack", path, "--data", os.path.join(self.root, "d")))
             self.assertRegex(refused, r"wrong\.toml:\d+:\d+: ")

@@ -133,10 +133,10 @@ class Crashes(SystemTest):
 
 
 class Refused(SystemTest):
-    def refused(self, data, *mends):
+    def refused(self, data, *repairs):
         said = refusal(larder("serve", "--data", data, "--port", "0"))
-        for mend in mends:
-            self.assertIn(mend, said)
+        for fix in repairs:
+            self.assertIn(fix, said)
 
     def damage(self, data, name, change):
         path = os.path.join(data, name)
@@ -180,9 +180,9 @@ class Refused(SystemTest):
             ("catalog.db", lambda text: text[:100] + bytes(len(text) - 100)),
         ]:
             with self.subTest(name=name):
-                mend = self.damage(data, name, change)
+                fix = self.damage(data, name, change)
                 self.refused(data, name)
-                mend()
+                fix()
         again = self.serve(data)
         self.reads(again.client(), "pantry", {"k": b"x"})
 

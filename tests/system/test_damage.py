@@ -257,7 +257,7 @@ class FailingDisks(SystemTest):
         self.assertEqual([text for text in server.status()["warnings"] if "quarantine" in text], [])
         self.sound(server, server.client(), objects)
 
-    def test_damaged_and_missing_staged_files_are_found_with_one_wake_and_are_mended_by_hand(self):
+    def test_damaged_and_missing_staged_files_are_found_with_one_wake_and_are_repaired_by_hand(self):
         server, _ = self.failing({**STAYING, **FILES})
         objects, slots = self.staged(server, 6)
         self.assertEqual(server.stop(), 0)

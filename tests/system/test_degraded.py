@@ -62,10 +62,10 @@ class Racks(SystemTest):
         self.assertEqual(output.returncode, 0, output.stderr)
         return json.loads(output.stdout)
 
-    def refuses(self, what, data, number, *mends):
+    def refuses(self, what, data, number, *repairs):
         said = refusal(self.drive(what, data, number))
-        for mend in mends:
-            self.assertIn(mend, said)
+        for fix in repairs:
+            self.assertIn(fix, said)
 
     def until_rebuilt(self, server, *drives):
         self.assertTrue(drives, "some drive is rebuilt")

@@ -1,4 +1,4 @@
-"""Open files: a whole rack is served within the usual limit, and a limit that is too low is named with its mend."""
+"""Open files: a whole rack is served within the usual limit, and a limit that is too low is named with its fix."""
 
 import concurrent.futures
 import errno
@@ -98,7 +98,7 @@ class Descriptors(SystemTest):
         self.assertNotIn("ulimit", server.log())
         self.assertEqual(server.stop(), 0)
 
-    def test_a_limit_that_is_too_low_is_named_with_its_mend(self):
+    def test_a_limit_that_is_too_low_is_named_with_its_fix(self):
         data = self.made("pelican", **BRISK)
         command = [BINARY, "serve", "--data", data, "--port", "0"]
         output = subprocess.run(

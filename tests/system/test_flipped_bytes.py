@@ -1,5 +1,5 @@
 """One byte flipped in every kind of file that docs/format.md draws. The server serves right bytes, or an error; or it
-does not start, and names the file or what it holds. After the mend that it names, everything verifies."""
+does not start, and names the file or what it holds. After the fix that it names, everything verifies."""
 
 import json
 import os
@@ -111,7 +111,7 @@ class FlippedBytes(SystemTest):
                 self.assertGreaterEqual(status, 400, key)
         return right
 
-    def mended(self, data, objects, right):
+    def repaired(self, data, objects, right):
         """Once what is lost was written again, everything verifies, and all is there."""
         server = self.servers[-1]
         client = server.client()
@@ -142,7 +142,7 @@ class FlippedBytes(SystemTest):
         flip(path, at)
         server, refused = self.starts(data)
         if refused:
-            # It says what is damaged; the mend is another copy of the file.
+            # It says what is damaged; the fix is another copy of the file.
             name = os.path.basename(path).removesuffix("-wal")
             known = [name, kind.split(" of ")[-1], "catalog", "larder.toml"]
             self.assertTrue(any(word in refused for word in known), refused)
@@ -169,7 +169,7 @@ class FlippedBytes(SystemTest):
             self.assertIn("larder drive fail", json.dumps(self.verified(data, "--wake")["findings"]))
             self.assertEqual(larder("drive", "fail", "0", "--data", data).returncode, 0)
             server.until("it is rebuilt", lambda s: all(rebuild["left_bytes"] == 0 for rebuild in s["rebuilds"]))
-        self.mended(data, objects, right)
+        self.repaired(data, objects, right)
 
     def each(self, *kinds):
         base, objects = self.base()

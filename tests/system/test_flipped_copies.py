@@ -56,7 +56,7 @@ class Copies(SystemTest):
             tags = client.get_object_tagging(Bucket="pantry", Key="02")["TagSet"]
             self.assertEqual(tags, [{"Key": "n", "Value": "new"}])
         server.until_asleep()
-        for _ in range(2):  # a pass that mends, and one that finds nothing
+        for _ in range(2):  # a pass that repairs, and one that finds nothing
             found = self.verified(data, "--deep")
             server.until_asleep()
         self.assertEqual([finding["what"] for finding in found["findings"]], [])

@@ -54,7 +54,7 @@ class Lost(SystemTest):
         for name in modes():
             os.chmod(os.path.join(server.data, name), 0o644)
         server = self.serve(server.data)
-        self.assertEqual(set(modes().values()), {"0o600"}, "what an older Larder has left is mended")
+        self.assertEqual(set(modes().values()), {"0o600"}, "what an older Larder has left is repaired")
         self.assertIn("others could read", server.log())
 
     def test_of_a_damaged_blob_only_what_cannot_be_read_is_lost(self):

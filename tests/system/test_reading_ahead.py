@@ -195,7 +195,7 @@ class ReadingAhead(TreeTest):
         wakes, _ = self.cost("aws, after it", lambda: self.copied("recalled", self.aws_copies))
         self.assertEqual(wakes, 0)
 
-    def test_a_list_of_keys_is_recalled_and_what_cannot_be_is_refused_with_its_mend(self):
+    def test_a_list_of_keys_is_recalled_and_what_cannot_be_is_refused_with_its_fix(self):
         self.started_anew()
         listed = os.path.join(self.root, "keys")
         write(listed, "\n".join([*self.keys()[::40], "tree/nothing"]).encode())

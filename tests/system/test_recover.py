@@ -594,7 +594,7 @@ class RecoverAgain(SystemTest):
         self.recovers(whole, "--replace")
         records = self.records(whole)
         shim = faults.Faults(self.root)
-        steps = [("rename", "catalog.db", count) for count in range(1, 6)]
+        steps = [("rename", "catalog.db", count) for count in range(1, 7)]
         steps += [("sync", "catalog.db.recovering", count) for count in (1, 2, 4)]
         steps += [("write", "catalog.db.recovering", count) for count in (1, 10, 30)]
         steps += [("unlink", "catalog.db", count) for count in (1, 3)]
@@ -625,13 +625,13 @@ class RecoverAgain(SystemTest):
         self.serves(data, objects, gone)
 
     def begun_again(self, data, before, records):
-        """What a killed run leaves starts, with the catalog made again if there is none; and the next run is like any
-        other."""
+        """What a killed run leaves starts, with the new catalog if that was complete, or with one that is rebuilt; and
+        the next run is like any other."""
         if not os.path.exists(os.path.join(data, "catalog.db")):
             started = f"{data}-started"
             shutil.copytree(data, started)
             server = self.serve(started)
-            self.assertIn("the catalog was rebuilt from its journal and its log", server.log())
+            self.assertRegex(server.log(), "the catalog was rebuilt from its journal and its log|the new catalog is in place")
             server.kill()
             shutil.rmtree(started)
         self.recovers_again(data)
@@ -806,6 +806,31 @@ class RecoverOlder(SystemTest):
         self.assertEqual(older.returncode, 0, older.stderr)
         self.assertEqual(json.loads(older.stdout)["base"]["source"], "journal")
         self.comes_back(data, objects)
+
+    @unittest.skipIf(faults.why_not(), faults.why_not())
+    def test_a_kill_while_the_catalog_is_replaced_does_not_bring_the_older_journal_back(self):
+        data, objects = self.put_back("runs")
+        shim, replaced = faults.Faults(self.root), 0
+        for count in range(1, 7):
+            case = os.path.join(self.root, "case")
+            shutil.copytree(data, case)
+            shim.arm("after", [("rename", "catalog.db", count)])
+            words = ["recover", "--replace", "--base", "drives", "--data", case]
+            ended = subprocess.run([BINARY, *words], env=shim.environment(), capture_output=True)
+            shim.disarm()
+            if shim.hits():
+                self.assertEqual(ended.returncode, -signal.SIGKILL)
+                self.assertFalse(os.path.exists(os.path.join(case, "catalog.db.recovering")), count)
+                replaced += 1
+            with self.subTest(renames=count):
+                server = self.serve(case)
+                listed = server.client().list_objects_v2(Bucket="pantry")["Contents"]
+                self.assertEqual([entry["Key"] for entry in listed], sorted(objects))
+                self.reads(server.client(), "pantry", objects)
+                self.assertEqual(os.path.exists(os.path.join(case, "catalog.db.recovered")), False)
+                server.kill()
+            shutil.rmtree(case)
+        self.assertGreaterEqual(replaced, 3)
 
     def test_a_base_that_is_not_there_is_refused(self):
         server = self.rack("nas8", STAYING)

@@ -27,7 +27,7 @@ def png():
 
 
 def events(number):
-    kinds = ("read", "write", "mend")
+    kinds = ("read", "write", "fix")
     rows = ({"id": row * 7 % 500, "kind": kinds[row % 3], "at": {"file": number, "row": row}} for row in range(2_000))
     return "".join(json.dumps(row, ensure_ascii=row["id"] % 2 == 0) + "\n" for row in rows)
 
@@ -151,7 +151,7 @@ class Input(SystemTest):
 
         found = self.partition("nd", "--by", "value(kind)", "--where", "id < 250")
         rows = [line for body in ndjson.values() for line in body.splitlines() if json.loads(line)["id"] < 250]
-        self.assertEqual(sorted(found), ["kind=mend", "kind=read", "kind=write"])
+        self.assertEqual(sorted(found), ["kind=fix", "kind=read", "kind=write"])
         for name, bodies in found.items():
             wanted = sorted(line for line in rows if f"kind={json.loads(line)['kind']}" == name)
             self.assertEqual(sorted(b"".join(bodies).splitlines()), wanted, "records are carried byte for byte")

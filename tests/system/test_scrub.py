@@ -1,4 +1,4 @@
-"""A scrub on the real process finds what is rotten on sleeping drives and mends it, also after kills in the middle."""
+"""A scrub on the real process finds what is rotten on sleeping drives and repairs it, also after kills in the middle."""
 
 import json
 import os
@@ -65,7 +65,7 @@ class Scrub(SystemTest):
         server = self.serve(server.data)
         self.reads(server.client(), "pantry", objects)
 
-    def test_what_rots_in_any_place_is_found_and_mended(self):
+    def test_what_rots_in_any_place_is_found_and_repaired(self):
         server, objects = self.cold()
         blobs = self.blobs(server)
         self.assertGreaterEqual(len(blobs), len(KINDS))
@@ -80,7 +80,7 @@ class Scrub(SystemTest):
         server.until_asleep()
         self.is_whole(server, objects)
 
-    def test_a_kill_in_the_middle_loses_nothing_and_the_next_pass_mends(self):
+    def test_a_kill_in_the_middle_loses_nothing_and_the_next_pass_repairs(self):
         server, objects = self.cold()
         for turn in range(6):
             for stacks in self.blobs(server):

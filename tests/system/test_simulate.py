@@ -1,4 +1,4 @@
-"""Scenarios on the command line: points that programs can read, reports that stand alone, refusals with their mend."""
+"""Scenarios on the command line: points that programs can read, reports that stand alone, refusals with their fix."""
 
 import json
 import os

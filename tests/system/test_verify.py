@@ -263,7 +263,7 @@ class Verify(SystemTest):
         database.close()
         self.assertIn("catalog-record", self.kinds(server.data))
 
-    def test_a_record_that_is_missing_without_a_contradiction_is_found_and_nothing_is_mended(self):
+    def test_a_record_that_is_missing_without_a_contradiction_is_found_and_nothing_is_repaired(self):
         server = self.filled(2)
         self.assertEqual(self.serve(server.data).stop(), 0)
         path = os.path.join(server.data, "catalog.db")
@@ -281,7 +281,7 @@ class Verify(SystemTest):
             self.assertEqual((report["clean"], found["kind"]), (False, "catalog-file"))
             self.assertIn(f"1 of {len(rows)} records are missing", found["what"])
             self.assertIn("put the newest catalog back", found["mend"])
-        self.assertTrue(self.looked_at(server.data) == before, "looking mends nothing")
+        self.assertTrue(self.looked_at(server.data) == before, "looking repairs nothing")
         with sqlite3.connect(path) as database:
             database.execute("insert into kv values (?, ?)", (key, value))
         database.close()

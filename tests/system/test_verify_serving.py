@@ -83,7 +83,7 @@ class VerifyServing(SystemTest):
         self.reads(server.client(), "pantry", objects)
         os.remove(os.path.join(drive, unknown))
         os.remove(os.path.join(drive, "notes.txt"))
-        # The deep form mends the stack, and says so.
+        # The deep form repairs the stack, and says so.
         found = self.verified(server.data, "--deep")
         self.assertEqual({finding["kind"] for finding in found["findings"]}, {"stack-bad"})
         server.until("the stack is regenerated", lambda _: os.path.exists(stacks[0]))

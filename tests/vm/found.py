@@ -218,7 +218,7 @@ def the_service_needs_no_more_than_its_unit_gives(results):
     assert rack.answer(results, "end").splitlines()[:DISKS] == ["standby"] * DISKS, results["end"]
 
 
-def what_root_mends_is_still_the_services(results):
+def what_root_repairs_is_still_the_services(results):
     lines = rack.answer(results, "recovered").splitlines()
     assert lines[-1].startswith("next "), lines
     assert "200" in rack.answer(results, "served again"), results["served again"]
@@ -255,7 +255,7 @@ TESTS = [
     a_rack_is_made_of_the_disks_that_were_found,
     disks_are_measured_and_the_description_has_the_figures,
     the_service_needs_no_more_than_its_unit_gives,
-    what_root_mends_is_still_the_services,
+    what_root_repairs_is_still_the_services,
     disks_say_how_they_are_while_they_are_awake,
     a_command_of_the_operators_controls_power_and_is_not_run_while_disks_sleep,
     sata_disks_say_how_they_are,

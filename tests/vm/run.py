@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests with a real kernel: `larder drive` on a disk of `scsi_debug`, which stops and starts, and on QEMU's SATA disk,
 which does neither; the conformance suite of drives on both; a whole rack on XFS and on ext4 (rack.py); cuts of the
-power (cuts.py); udev's rule (rule.py); how a rack is mended (mends.py); one that is made of the disks that are found,
+power (cuts.py); udev's rule (rule.py); how a rack is repaired (repairs.py); one that is made of the disks that are found,
 measured, and served with the capabilities of the unit that ships (found.py); and a pool of small objects on disks that
 sleep while they are mounted (pool.py).
 
@@ -19,7 +19,7 @@ import threading
 
 import cuts
 import found
-import mends
+import repairs
 import pool
 import rack
 import rule
@@ -301,7 +301,7 @@ def main():
         # The first two wait for minutes: machines side by side, each row one after another.
         rows = [[(rack.TESTS, lambda: rack.results(binary, cache))],
                 [(CONFORMANCE_TESTS, lambda: conformance(binary, cache, drives)),
-                 (mends.TESTS, lambda: mends.results(binary, cache)),
+                 (repairs.TESTS, lambda: repairs.results(binary, cache)),
                  (found.TESTS, lambda: found.results(binary, cache))],
                 [(TESTS, lambda: single_disks(binary, cache)),
                  (rule.TESTS, lambda: rule.results(binary, cache)),

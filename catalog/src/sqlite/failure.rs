@@ -4,30 +4,30 @@ use crate::error::StoreError;
 use rusqlite::{ErrorCode, ffi};
 use std::path::Path;
 
-pub(super) const MEND_FOREIGN: &str = "point Larder at its own data directory, or at an empty one; or, if this is the \
+pub(super) const FIX_FOREIGN: &str = "point Larder at its own data directory, or at an empty one; or, if this is the \
                                        rack's catalog and damaged, rebuild it from its journal with `larder recover \
                                        --replace`";
-pub(super) const MEND_DAMAGED: &str =
+pub(super) const FIX_DAMAGED: &str =
     "restore it from a backup, or rebuild it from its journal with `larder recover --replace`";
 
 /// The error for a file at `path` that cannot be used: it `what`.
-pub(super) fn unusable(path: &Path, what: &str, mend: &str) -> StoreError {
-    StoreError::Unusable(format!("{} {what}; {mend}", path.display()))
+pub(super) fn unusable(path: &Path, what: &str, fix: &str) -> StoreError {
+    StoreError::Unusable(format!("{} {what}; {fix}", path.display()))
 }
 
 /// The same error for a damaged file.
-pub(super) fn damaged(path: &Path, what: &str, mend: &str) -> StoreError {
-    StoreError::Damaged(format!("{} {what}; {mend}", path.display()))
+pub(super) fn damaged(path: &Path, what: &str, fix: &str) -> StoreError {
+    StoreError::Damaged(format!("{} {what}; {fix}", path.display()))
 }
 
 /// An error of SQLite with the file at `path`.
 pub(super) fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full,
-        Some(ErrorCode::NotADatabase) => damaged(path, "is not a catalog of Larder", MEND_FOREIGN),
-        Some(ErrorCode::DatabaseCorrupt) => damaged(path, &format!("is damaged ({error})"), MEND_DAMAGED),
+        Some(ErrorCode::NotADatabase) => damaged(path, "is not a catalog of Larder", FIX_FOREIGN),
+        Some(ErrorCode::DatabaseCorrupt) => damaged(path, &format!("is damaged ({error})"), FIX_DAMAGED),
         // Values that Larder writes have the requested types.
-        None if is_of_another_type(error) => damaged(path, &format!("is damaged ({error})"), MEND_DAMAGED),
+        None if is_of_another_type(error) => damaged(path, &format!("is damaged ({error})"), FIX_DAMAGED),
         _ => StoreError::Failed(format!("{}: {error}", path.display())),
     }
 }
@@ -41,7 +41,7 @@ pub(super) fn open_error(path: &Path, error: &rusqlite::Error) -> StoreError {
     };
     match of_sqlite.extended_code {
         ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_CORRUPTFS | ffi::SQLITE_ERROR => {
-            damaged(path, &format!("is damaged ({error})"), MEND_DAMAGED)
+            damaged(path, &format!("is damaged ({error})"), FIX_DAMAGED)
         }
         _ => store_error(path, error),
     }

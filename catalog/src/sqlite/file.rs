@@ -1,8 +1,8 @@
 //! Opening the file: it must be a whole catalog that no other process has open.
 
 use super::failure::{open_error, store_error, unusable};
-use super::mend::{self, Walk};
 use super::path::{beside, immutable_uri};
+use super::repair::{self, Walk};
 use super::schema::{OWNER_ONLY, check_identity, close_to_others, create, is_new};
 use super::settle;
 use crate::error::StoreError;
@@ -44,14 +44,14 @@ pub(super) fn open_for_writing(
     let say = |error: rusqlite::Error| open_error(path, &error);
     let connection = open_settled(path, max_bytes, with_log)?;
     let walked = Walk::through(&connection).map_err(say)?;
-    let flaw = match walked.flaw().filter(|_| walked.may_be_mended()) {
+    let flaw = match walked.flaw().filter(|_| walked.may_be_repaired()) {
         Some(flaw) => flaw,
         None => match flaw_of_pages(&connection, path).map_err(say)? {
             Some(flaw) => flaw,
             None => return Ok((connection, walked)),
         },
     };
-    mend::rewrite(connection, path, &flaw)?;
+    repair::rewrite(connection, path, &flaw)?;
     let connection = open_settled(path, max_bytes, with_log)?;
     let walked = Walk::through(&connection).map_err(say)?;
     Ok((connection, walked))

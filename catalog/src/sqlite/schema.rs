@@ -1,6 +1,6 @@
 //! The table, the marks that identify the file as a catalog, and its permissions.
 
-use super::failure::{MEND_DAMAGED, MEND_FOREIGN, damaged, store_error, unusable};
+use super::failure::{FIX_DAMAGED, FIX_FOREIGN, damaged, store_error, unusable};
 use super::path::{beside, sync_directory};
 use crate::error::StoreError;
 use rusqlite::Connection;
@@ -75,7 +75,7 @@ pub(super) fn check_identity(connection: &Connection, path: &Path, with_log: boo
     let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let application = pragma("application_id").map_err(|error| store_error(path, &error))?;
     if application != APPLICATION_ID {
-        return Err(damaged(path, "is not a catalog of Larder", MEND_FOREIGN));
+        return Err(damaged(path, "is not a catalog of Larder", FIX_FOREIGN));
     }
     match pragma("user_version").map_err(|error| store_error(path, &error))? {
         FORMAT_VERSION => Ok(()),
@@ -88,12 +88,12 @@ pub(super) fn check_identity(connection: &Connection, path: &Path, with_log: boo
         version => {
             let known = format!("{FORMAT_VERSION}, {LOGGED_VERSION_BEFORE} and {LOGGED_VERSION}");
             let what = format!("has catalog format {version}, and this Larder knows {known}");
-            let mend = if version < FORMAT_VERSION {
+            let fix = if version < FORMAT_VERSION {
                 "if it is from a trial version of Larder, begin with a new data directory"
             } else {
                 "if a later Larder wrote it, use that one"
             };
-            Err(damaged(path, &what, &format!("{mend}; else {MEND_DAMAGED}")))
+            Err(damaged(path, &what, &format!("{fix}; else {FIX_DAMAGED}")))
         }
     }
 }

@@ -29,7 +29,7 @@ use std::path::Path;
 /// Bytes of the log that are rewritten at once.
 const STEP_BYTES: usize = 1 << 20;
 
-const MEND: &str = "check its disk, and start again; nothing was changed";
+const FIX: &str = "check its disk, and start again; nothing was changed";
 
 /// Writes the log of the file at `path` over itself and syncs it, if it exists. No connection may have it open.
 pub(super) fn rewrite_log(path: &Path) -> Result<(), StoreError> {
@@ -67,5 +67,5 @@ pub(super) fn fold_log(connection: &Connection, path: &Path) -> Result<(), Store
 }
 
 fn unsettled(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
-    StoreError::Failed(format!("{} cannot be synced ({error}); {MEND}", path.display()))
+    StoreError::Failed(format!("{} cannot be synced ({error}); {FIX}", path.display()))
 }

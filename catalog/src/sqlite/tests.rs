@@ -165,10 +165,10 @@ fn another_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("catalog");
     drop(SqliteStore::open(&path).unwrap());
-    for (version, mend) in [(4, "if a later Larder wrote it, use that one"), (1, "begin with a new data directory")] {
+    for (version, fix) in [(4, "if a later Larder wrote it, use that one"), (1, "begin with a new data directory")] {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
         let refusal = refusal(&path);
-        assert!(refusal.contains(&format!("format {version}")) && refusal.contains(mend), "{refusal}");
+        assert!(refusal.contains(&format!("format {version}")) && refusal.contains(fix), "{refusal}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::snapshot::{batch, key, records};
 use crate::journal::{Journal, JournalFiles};
-use crate::snapshot::{Loaded, load_snapshot};
+use crate::snapshot::{LoadFrom, Loaded, load_snapshot};
 use crate::store::{Batch, Store, Write};
 use crate::{Catalog, SqliteStore};
 use lineage::Sequence;
@@ -43,7 +43,8 @@ fn made_again(dir: &Path) -> (Loaded, SqliteStore) {
     let segments: Vec<_> = files.segments.into_iter().map(|(_, path)| path).collect();
     let to = dir.join("made-again");
     drop(std::fs::remove_file(&to));
-    let loaded = load_snapshot(&files.snapshots.last().unwrap().1, &segments, &to, &mut |_, _| ()).unwrap();
+    let loaded =
+        load_snapshot(LoadFrom::one(&files.snapshots.last().unwrap().1, &segments), &to, &mut |_, _| ()).unwrap();
     (loaded, SqliteStore::open(to).unwrap())
 }
 
@@ -146,9 +147,9 @@ async fn where_the_newest_snapshot_is_damaged_the_one_before_leads_to_the_same()
     let [(_, before), (_, newest)] = &files.snapshots[..] else { panic!("two snapshots stay") };
     flip(newest);
     let segments: Vec<_> = files.segments.iter().map(|(_, path)| path.clone()).collect();
-    assert!(load_snapshot(newest, &segments, &dir.path().join("none"), &mut |_, _| ()).is_err());
+    assert!(load_snapshot(LoadFrom::one(newest, &segments), &dir.path().join("none"), &mut |_, _| ()).is_err());
     let to = dir.path().join("made-again");
-    let loaded = load_snapshot(before, &segments, &to, &mut |_, _| ()).unwrap();
+    let loaded = load_snapshot(LoadFrom::one(before, &segments), &to, &mut |_, _| ()).unwrap();
     assert_eq!(loaded.sequence, process.store.sequence());
     assert!(records(&SqliteStore::open(to).unwrap()).await == records(&*process.store).await);
 }
@@ -161,13 +162,17 @@ fn flip_value(dir: &Path, key: &[u8]) {
     file.execute("UPDATE kv SET v = ?2 WHERE k = ?1", rusqlite::params![key, value]).unwrap();
 }
 
+/// The stored value at `key` of the catalog in `dir`.
+fn value_of(dir: &Path, key: &[u8]) -> Vec<u8> {
+    let file = rusqlite::Connection::open(dir.join("catalog")).unwrap();
+    file.query_row("SELECT v FROM kv WHERE k = ?1", [key], |row| row.get(0)).unwrap()
+}
+
 #[tokio::test]
 async fn while_a_record_is_damaged_the_last_snapshot_that_has_it_whole_stays() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::begin(dir.path(), 1);
-    // No other batch touches this key.
-    let put = |value: u8| Batch::new(Vec::new(), vec![Write::Put(key(8_000), vec![value; 30])]);
-    process.store.commit(put(1)).await.unwrap();
+    process.store.commit(lonely(1)).await.unwrap();
     process.journal.snapshot(&process.catalog, 1).await.unwrap();
     let whole = process.journal.newest_snapshot().unwrap().unwrap();
     let snapshots = || JournalFiles::list(&dir.path().join("journal")).unwrap().snapshots;
@@ -181,16 +186,88 @@ async fn while_a_record_is_damaged_the_last_snapshot_that_has_it_whole_stays() {
     process.journal.sync_for_test();
     let segments: Vec<_> = JournalFiles::list(&dir.path().join("journal")).unwrap().segments;
     let segments: Vec<_> = segments.into_iter().map(|(_, path)| path).collect();
-    let loaded = load_snapshot(&whole.1, &segments, &dir.path().join("again"), &mut |_, _| ()).unwrap();
+    let loaded = load_snapshot(LoadFrom::one(&whole.1, &segments), &dir.path().join("again"), &mut |_, _| ()).unwrap();
     assert_eq!((loaded.sequence, loaded.damaged), (process.store.sequence(), 0));
     // The object is written again.
-    process.store.commit(put(2)).await.unwrap();
+    process.store.commit(lonely(2)).await.unwrap();
     for turn in 5..7 {
         process.write(10 * turn..10 * turn + 10).await;
         assert_eq!(process.journal.snapshot(&process.catalog, 1).await.unwrap().damaged, 0);
     }
     assert!(!snapshots().contains(&whole) && snapshots().len() == 2, "{:?}", snapshots());
     is_whole(dir.path(), &process).await;
+}
+
+/// A record that no other batch writes, in the state that the batch with this value leaves.
+fn lonely(value: u8) -> Batch {
+    Batch::new(Vec::new(), vec![Write::Put(key(8_000), vec![value; 30])])
+}
+
+#[tokio::test]
+async fn a_record_that_is_damaged_in_the_newest_snapshot_is_taken_from_an_older_one_across_a_gap() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::begin(dir.path(), 1);
+    process.store.commit(lonely(1)).await.unwrap();
+    process.write(0..10).await;
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    let oldest = process.journal.newest_snapshot().unwrap().unwrap();
+    let before = value_of(dir.path(), &key(8_000));
+    flip_value(dir.path(), &key(8_000));
+    process.write(10..20).await;
+    process.journal.sync_for_test();
+    drop(process);
+    for nonce in 2..5 {
+        process_with_a_gap(dir.path(), nonce).await;
+        let files = JournalFiles::list(&dir.path().join("journal")).unwrap();
+        assert!(files.snapshots.contains(&oldest), "{:?}", files.snapshots);
+        let others: Vec<_> = files.snapshots.iter().map(|(_, path)| path.clone()).collect();
+        let to = dir.path().join(format!("again-{nonce}"));
+        let from = LoadFrom { snapshot: others.last().unwrap(), segments: &[], others: &others };
+        let alone = load_snapshot(LoadFrom::one(from.snapshot, &[]), &to, &mut |_, _| ()).unwrap();
+        assert_eq!(alone.damaged, 1, "in itself it is damaged");
+        std::fs::remove_file(&to).unwrap();
+        let loaded = load_snapshot(from, &to, &mut |_, _| ()).unwrap();
+        assert_eq!(loaded.damaged, 0);
+        let again = SqliteStore::open(to).unwrap();
+        let found = again.get(&key(8_000)).await.unwrap().unwrap();
+        assert!(again.incomplete().is_none() && found.as_bytes() == before);
+    }
+}
+
+/// A process that lacks the end of the journal, as after a kill, and makes a snapshot.
+async fn process_with_a_gap(dir: &Path, nonce: u64) {
+    let last = JournalFiles::list(&dir.join("journal")).unwrap().segments.pop().unwrap().1;
+    let bytes = std::fs::read(&last).unwrap();
+    std::fs::write(&last, &bytes[..bytes.len() - 3]).unwrap();
+    let process = Process::begin(dir, nonce);
+    assert!(process.broken().is_some());
+    assert_eq!(process.journal.snapshot(&process.catalog, 1).await.unwrap().damaged, 1);
+    process.write(10 * nonce..10 * nonce + 10).await;
+    process.journal.sync_for_test();
+}
+
+#[tokio::test]
+async fn a_record_that_was_written_after_the_older_snapshots_is_taken_from_its_batch_and_from_no_older_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::begin(dir.path(), 1);
+    process.store.commit(lonely(1)).await.unwrap();
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    process.store.commit(lonely(2)).await.unwrap();
+    let newest = value_of(dir.path(), &key(8_000));
+    flip_value(dir.path(), &key(8_000));
+    process.write(0..10).await;
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    let files = JournalFiles::list(&dir.path().join("journal")).unwrap();
+    let others: Vec<_> = files.snapshots.iter().map(|(_, path)| path.clone()).collect();
+    let segments: Vec<_> = files.segments.iter().map(|(_, path)| path.clone()).collect();
+    for (segments, damaged) in [(&segments[..], 0), (&[], 1)] {
+        let to = dir.path().join(format!("again-{damaged}"));
+        let from = LoadFrom { snapshot: others.last().unwrap(), segments, others: &others };
+        assert_eq!(load_snapshot(from, &to, &mut |_, _| ()).unwrap().damaged, damaged);
+        let found = SqliteStore::open(to).unwrap().get(&key(8_000)).await.unwrap().unwrap();
+        assert_eq!(found.as_bytes() == newest, damaged == 0, "{found:?}");
+        assert_eq!(found.open(&key(8_000)).is_ok(), damaged == 0);
+    }
 }
 
 #[tokio::test]
@@ -287,7 +364,7 @@ async fn what_was_committed_since_a_batch_leads_on_from_it_and_nothing_is_writte
     assert_eq!(second.last, process.store.sequence());
     // The snapshot and the two of them are the catalog as it is.
     let to = dir.path().join("made-again");
-    let loaded = load_snapshot(&snapshot.1, &[one, second.path.clone()], &to, &mut |_, _| ()).unwrap();
+    let loaded = load_snapshot(LoadFrom::one(&snapshot.1, &[one, second.path.clone()]), &to, &mut |_, _| ()).unwrap();
     assert_eq!(loaded.sequence, process.store.sequence());
     assert!(records(&SqliteStore::open(to).unwrap()).await == records(&*process.store).await);
     // With the next but one snapshot goes what was before it.

@@ -4,7 +4,7 @@
 use crate::follower::Follower;
 use crate::log_entry;
 use crate::seal::Sealed;
-use crate::snapshot::{SnapshotError, load_snapshot};
+use crate::snapshot::{LoadFrom, SnapshotError, load_snapshot};
 use crate::store::{Batch, KeyRange, Store, Write};
 use crate::{Catalog, SqliteStore};
 use lineage::Sequence;
@@ -99,7 +99,7 @@ async fn a_snapshot_is_the_state_after_its_last_batch_whatever_is_written_meanwh
         batches += totals.batches;
         let (from, to) = (dir.path().join("snapshot"), dir.path().join(format!("loaded{round}")));
         std::fs::write(&from, bytes).unwrap();
-        let loaded = load_snapshot(&from, &[], &to, &mut |_, _| ()).unwrap();
+        let loaded = load_snapshot(LoadFrom::one(&from, &[]), &to, &mut |_, _| ()).unwrap();
         assert_eq!((loaded.sequence, loaded.rack, loaded.damaged), (totals.sequence, [7; 16], 0));
         let loaded = SqliteStore::open(&to).unwrap();
         assert_eq!((loaded.sequence(), loaded.incomplete()), (totals.sequence, None));
@@ -119,7 +119,7 @@ async fn what_is_cut_off_changed_or_another_file_is_no_snapshot() {
     let (from, to) = (dir.path().join("snapshot"), dir.path().join("loaded"));
     let load = |bytes: &[u8]| {
         std::fs::write(&from, bytes).unwrap();
-        let error = load_snapshot(&from, &[], &to, &mut |_, _| ()).unwrap_err();
+        let error = load_snapshot(LoadFrom::one(&from, &[]), &to, &mut |_, _| ()).unwrap_err();
         assert!(!to.exists(), "nothing is made of what is no snapshot");
         error
     };
@@ -134,8 +134,8 @@ async fn what_is_cut_off_changed_or_another_file_is_no_snapshot() {
     assert!(matches!(load(&[b'x'; 100]), SnapshotError::Foreign));
     // A record that was damaged when the snapshot was made is left out, and known to be missing.
     std::fs::write(&from, &bytes).unwrap();
-    load_snapshot(&from, &[], &to, &mut |_, _| ()).unwrap();
-    assert!(load_snapshot(&from, &[], &to, &mut |_, _| ()).is_err(), "what is there is not overwritten");
+    load_snapshot(LoadFrom::one(&from, &[]), &to, &mut |_, _| ()).unwrap();
+    assert!(load_snapshot(LoadFrom::one(&from, &[]), &to, &mut |_, _| ()).is_err(), "what is there is not overwritten");
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn a_record_that_was_damaged_stays_damaged_and_does_not_count_as_deleted()
     assert_eq!((totals.records, totals.damaged), (3, 1));
     let (from, to) = (dir.path().join("snapshot"), dir.path().join("loaded"));
     std::fs::write(&from, bytes).unwrap();
-    let loaded = load_snapshot(&from, &[], &to, &mut |_, _| ()).unwrap();
+    let loaded = load_snapshot(LoadFrom::one(&from, &[]), &to, &mut |_, _| ()).unwrap();
     assert_eq!((loaded.records, loaded.damaged), (3, 1));
     let loaded = SqliteStore::open(&to).unwrap();
     assert_eq!((loaded.incomplete(), records(&loaded).await.len()), (None, 3));

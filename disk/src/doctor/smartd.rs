@@ -6,7 +6,7 @@ use crate::discover::Tree;
 
 const CAUSE: &str = "smartd";
 const FILES: [&str; 2] = ["/etc/smartd.conf", "/etc/smartmontools/smartd.conf"];
-const MEND: &str = "add `-n standby,q` to the line, and restart smartd; where the kernel stops disks by runtime power \
+const FIX: &str = "add `-n standby,q` to the line, and restart smartd; where the kernel stops disks by runtime power \
                     management that has no effect: leave the disks out";
 
 /// The findings about smartd, if it runs or starts with the machine.
@@ -22,7 +22,7 @@ pub fn findings(tree: &Tree, programs: &Programs) -> Vec<Finding> {
     let lines = files.iter().flat_map(|(file, text)| waking_lines(text).into_iter().map(move |line| (file, line)));
     lines
         .map(|(file, (number, why))| {
-            Finding::new(CAUSE, format!("{file}, line {number}"), format!("the line {why}"), MEND)
+            Finding::new(CAUSE, format!("{file}, line {number}"), format!("the line {why}"), FIX)
         })
         .collect()
 }

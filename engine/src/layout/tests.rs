@@ -256,7 +256,7 @@ fn a_rack_is_refused_only_if_no_group_exists() {
         if let Err(error) = judged(&spec) {
             refused += 1;
             assert!(!some_group_exists(&spec, 0, &mut vec![]), "seed {seed}: {error}");
-            assert!(error.to_string().contains("; "), "no mend in: {error}");
+            assert!(error.to_string().contains("; "), "no fix in: {error}");
         }
     }
     assert!(refused > 500, "the random racks must try this");

@@ -18,7 +18,12 @@ impl Rack {
     pub(super) fn space_dead(&mut self, group: GroupId, bytes: u64, step: &mut Step) {
         self.reclaim.add_dead(group, bytes);
         self.reclaim_if_full(step);
-        self.reclaim_for_rebuilds(group, step);
+        let policy = &self.setup.policy;
+        // The dead part of a whole pack that is evacuated.
+        let pack_bytes = policy.migration.pack_bytes / 1000 * u64::from(policy.evacuate_permille);
+        if self.reclaim.is_worth_a_visit(group, pack_bytes) {
+            self.reclaim_for_rebuilds(group, step);
+        }
     }
 
     /// On a group that is ready: asks for its dead blobs, unless a listing is under way.

@@ -427,7 +427,7 @@ mod tests {
         let mut draft = draft();
         change(&mut draft);
         let error = RackSpec::validated(draft).unwrap_err();
-        assert!(error.message.contains(';'), "no mend in: {error}");
+        assert!(error.message.contains(';'), "no fix in: {error}");
         (error.key, error.message)
     }
 

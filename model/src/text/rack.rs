@@ -143,11 +143,11 @@ fn watts(profile: &Table<'_>) -> Result<Watts, Fault> {
 
 /// `"stream"`, or a table of one number: drives that move payload, or a share of the queues' capacity.
 fn heavy_load(item: &Item<'_>) -> Result<HeavyLoad, Fault> {
-    let mend = || item.refuse("a load is heavy by \"stream\", { streams = 36 } or { queues = \"50 %\" }".to_string());
+    let fix = || item.refuse("a load is heavy by \"stream\", { streams = 36 } or { queues = \"50 %\" }".to_string());
     if let Some(word) = item.as_str() {
-        return if word == "stream" { Ok(HeavyLoad::StreamOnServer) } else { Err(mend()) };
+        return if word == "stream" { Ok(HeavyLoad::StreamOnServer) } else { Err(fix()) };
     }
-    let table = item.table().map_err(|_| mend())?;
+    let table = item.table().map_err(|_| fix())?;
     table.only(&["streams", "queues"])?;
     match (table.find("streams"), table.find("queues")) {
         (Some(streams), None) => Ok(HeavyLoad::StreamsInRack(streams.integer(1, u64::from(u32::MAX))? as u32)),
@@ -155,7 +155,7 @@ fn heavy_load(item: &Item<'_>) -> Result<HeavyLoad, Fault> {
             permille @ 1..=1_000 => Ok(HeavyLoad::QueueFill(permille)),
             _ => Err(queues.refuse("queues are filled by more than 0 and at most 100 %".to_string())),
         },
-        _ => Err(mend()),
+        _ => Err(fix()),
     }
 }
 

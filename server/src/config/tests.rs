@@ -157,7 +157,7 @@ fn an_unknown_key_is_refused_at_its_place_with_the_nearest_one() {
 
 #[test]
 fn wrong_values_are_refused_at_their_place_with_a_right_one() {
-    for (text, place, mend) in [
+    for (text, place, fix) in [
         ("max_wait = 45", ":1:12: ", "write \"45 s\""),
         ("max_wait = \"45 sec\"", ":1:12: ", "\"13.5 s\""),
         ("time_scale = 0", ":1:14: ", "from 1 to 100000"),
@@ -186,7 +186,7 @@ fn wrong_values_are_refused_at_their_place_with_a_right_one() {
     ] {
         let message = complaint(text);
         assert!(
-            message.starts_with("larder.toml:") && message.contains(place) && message.contains(mend),
+            message.starts_with("larder.toml:") && message.contains(place) && message.contains(fix),
             "{text}: {message}"
         );
     }

@@ -32,7 +32,7 @@ pub(super) struct RunsFile {
 }
 
 /// The fix for a damaged file.
-const MEND: &str = "restore the file from a backup, or move it away and run `larder take-over`";
+const FIX: &str = "restore the file from a backup, or move it away and run `larder take-over`";
 
 impl RunsFile {
     /// Reads the runs of the data directory `path`. If the file is missing there are none; it is created if `made`.
@@ -51,14 +51,14 @@ impl RunsFile {
                 return Ok(Self { path, directory: directory.0, runs: Vec::new(), accepted_ms: 0 });
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Err(refused(&path, format!("is not text; {MEND}")));
+                return Err(refused(&path, format!("is not text; {FIX}")));
             }
             Err(error) => return Err(failed(&format!("reading {}", path.display()), error)),
         };
         let mut lines = text.split_inclusive('\n').filter_map(body);
         let directory = lines.next().and_then(|first| uuid_from(first.strip_prefix("directory ")?));
         let Some(directory) = directory else {
-            return Err(refused(&path, format!("has a damaged first line; {MEND}")));
+            return Err(refused(&path, format!("has a damaged first line; {FIX}")));
         };
         let mut file = Self { path, directory: directory.0, runs: Vec::new(), accepted_ms: 0 };
         for line in lines {

@@ -199,7 +199,7 @@ fn the_version_of_an_earlier_larder_is_read_and_raised_once() {
 #[test]
 fn missing_parts_are_named() {
     let (_root, path) = made();
-    for (part, mend) in [
+    for (part, fix) in [
         (RACK, "restore it from a backup"),
         (CREDENTIALS, "restore it from a backup"),
         (CONFIG, "restore it from a backup"),
@@ -208,7 +208,7 @@ fn missing_parts_are_named() {
     ] {
         fs::rename(path.join(part), path.join("aside")).unwrap();
         let message = refusal(&path);
-        assert!(message.contains(&format!("/{part} is missing; {mend}")), "{message}");
+        assert!(message.contains(&format!("/{part} is missing; {fix}")), "{message}");
         fs::rename(path.join("aside"), path.join(part)).unwrap();
     }
     fs::write(path.join(CREDENTIALS), "export AWS_ACCESS_KEY_ID=\n").unwrap();

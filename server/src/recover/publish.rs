@@ -3,14 +3,14 @@
 //! Invariants:
 //! - until [`publish`] begins, the old catalog is untouched;
 //! - the draft is one file, closed and synced, before anything is moved;
+//! - then it gets a name that says that it is complete. From there on the next start or recovery finishes what a kill
+//!   has left ([`finish_publishing`]), so an older catalog is never remade from the journal instead;
 //! - the old file goes first, and the files that belong to it next, so that it is never there without its log, and the
-//!   draft is never beside the log of another catalog;
-//! - the new catalog gets its name by one rename. In between there is no catalog: a start then recreates it, or asks
-//!   for a recovery, which starts over;
-//! - the manifest of the pool goes last, if the recovery took the pool as it is: it has found what the new catalog
-//!   needs and the pool lacks. Until then a start refuses an incomplete pool.
+//!   new catalog is never beside the log of another one;
+//! - the manifest of the pool goes before the new catalog gets its name, if the recovery took the pool as it is: it has
+//!   found what the new catalog needs and the pool lacks. The next recovery still reads it, until a start makes another.
 
-use crate::data_dir::MANIFEST;
+use crate::data_dir::{DataDir, MANIFEST};
 use crate::error::ServerError;
 use disk::clock::wall_ms;
 use std::fs::{self, File};
@@ -25,6 +25,8 @@ pub(super) const COPIES: &str = "catalog.db.recovering-copies";
 /// The suffixes of files beside a catalog's file, except for its lock.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 const LOCK: &str = ".lock";
+/// The start of the names of manifests that were moved aside, before the time in milliseconds of the Unix epoch.
+const MANIFEST_ASIDE: &str = "manifest.replaced-";
 
 /// Removes the leftovers of a recovery that was ended: nothing else makes files with these names.
 pub(super) fn remove_drafts(place: &Path) -> Result<(), ServerError> {
@@ -53,34 +55,94 @@ pub(super) enum Manifest {
     Goes,
 }
 
-/// Renames the closed draft to the catalog. Returns the new path of the old catalog; `None` without one.
+impl Manifest {
+    /// The name of the complete draft.
+    fn complete(self) -> &'static str {
+        match self {
+            Self::Stays => "catalog.db.rebuilt",
+            Self::Goes => "catalog.db.recovered",
+        }
+    }
+}
+
+/// A catalog that was replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Published {
+    /// The new path of the old catalog; `None` without one.
+    pub(crate) replaced: Option<String>,
+}
+
+/// Makes the closed draft the catalog.
 ///
 /// # Errors
-/// [`ServerError`]; the next recovery starts over then.
-pub(super) fn publish(place: &Path, draft: &Path, manifest: Manifest) -> Result<Option<String>, ServerError> {
+/// [`ServerError`]; the next recovery starts over then, or the next start finishes this one.
+pub(super) fn publish(place: &Path, draft: &Path, manifest: Manifest) -> Result<Published, ServerError> {
     let log = with_end(draft, "-wal");
     if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
         let why = format!("{} could not be closed: make sure that its disk has free space", draft.display());
         return Err(ServerError::Refused(why));
     }
     File::open(draft).and_then(|file| file.sync_all()).map_err(|error| io_error("syncing", draft, error))?;
+    let complete = place.with_file_name(manifest.complete());
+    fs::rename(draft, &complete).map_err(|error| io_error("naming", draft, error))?;
+    sync_directory(place)?;
+    replace(place, &complete, manifest)
+}
+
+/// Finishes what [`publish`] began in a process that was ended. `None` if there is nothing to finish.
+///
+/// # Errors
+/// [`ServerError`]; the next try finishes it.
+pub(crate) fn finish_publishing(place: &Path) -> Result<Option<Published>, ServerError> {
+    for manifest in [Manifest::Goes, Manifest::Stays] {
+        let complete = place.with_file_name(manifest.complete());
+        if complete.exists() {
+            return replace(place, &complete, manifest).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// Moves the old catalog aside, and gives its name to the one at `complete`.
+fn replace(place: &Path, complete: &Path, manifest: Manifest) -> Result<Published, ServerError> {
     let was_there = place.exists();
     let aside = with_end(place, &format!(".replaced-{}", wall_ms()));
-    // If the catalog is gone, or a killed recovery has moved it, its other files may still be there.
+    // A killed process may have moved the catalog, and not its other files.
     for end in [""].into_iter().chain(BESIDE) {
         let (from, to) = (with_end(place, end), with_end(&aside, end));
         unless_missing("moving", &from, fs::rename(&from, &to))?;
     }
-    sync_directory(place)?;
-    fs::rename(draft, place).map_err(|error| io_error("naming", draft, error))?;
     if manifest == Manifest::Goes {
-        let to = place.with_file_name(format!("{MANIFEST}.replaced-{}", wall_ms()));
+        let to = place.with_file_name(format!("{MANIFEST_ASIDE}{}", wall_ms()));
         let from = place.with_file_name(MANIFEST);
         unless_missing("moving", &from, fs::rename(&from, &to))?;
     }
     sync_directory(place)?;
+    fs::rename(complete, place).map_err(|error| io_error("naming", complete, error))?;
+    sync_directory(place)?;
     remove_drafts(place)?;
-    Ok(was_there.then(|| aside.display().to_string()))
+    Ok(Published { replaced: was_there.then(|| aside.display().to_string()) })
+}
+
+/// The manifest of the pool of `dir`, or the last one that a recovery has moved aside, if no start has made another
+/// since. So a repeated recovery finds the same losses.
+///
+/// # Errors
+/// [`ServerError`] if the directory cannot be listed.
+pub(super) fn last_manifest(dir: &DataDir) -> Result<PathBuf, ServerError> {
+    let place = dir.manifest();
+    if place.exists() {
+        return Ok(place);
+    }
+    let parent = place.parent().unwrap_or(&place);
+    let listing = |error| io_error("listing", parent, error);
+    let mut newest = (0, place.clone());
+    for entry in fs::read_dir(parent).map_err(listing)? {
+        let name = entry.map_err(listing)?.file_name();
+        let moved_ms = name.to_str().and_then(|name| name.strip_prefix(MANIFEST_ASIDE)?.parse().ok());
+        newest = newest.max((moved_ms.unwrap_or(0), parent.join(name)));
+    }
+    Ok(if newest.0 > 0 { newest.1 } else { place })
 }
 
 /// `path` with `end` appended to its name.
@@ -119,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_recovery_has_left_of_the_old_catalog_never_lies_beside_the_new_one() {
+    fn what_a_killed_recovery_has_left_of_the_old_catalog_is_never_beside_the_new_one() {
         let root = tempfile::tempdir().unwrap();
         let (place, draft) = (root.path().join("catalog.db"), root.path().join(DRAFT));
         // The old file was moved, and then the process died.
@@ -128,12 +190,40 @@ mod tests {
         }
         fs::write(&draft, b"new").unwrap();
         fs::write(with_end(&draft, LOCK), b"").unwrap();
-        assert_eq!(publish(&place, &draft, Manifest::Goes).unwrap(), None, "there was none");
+        assert_eq!(publish(&place, &draft, Manifest::Goes).unwrap().replaced, None, "there was none");
         assert_eq!(fs::read(&place).unwrap(), b"new");
         let left = names(root.path());
         assert_eq!(left.iter().filter(|name| name.contains(".replaced-")).count(), 3, "{left:?}");
         assert_eq!(left[..2], ["catalog.db", "catalog.db.lock"], "{left:?}");
         assert_eq!(left.len(), 5, "{left:?}");
+    }
+
+    #[test]
+    fn a_complete_catalog_is_published_by_the_next_process_wherever_the_first_one_was_killed() {
+        let moved = [("catalog.db", "catalog.db.replaced-1"), ("catalog.db-wal", "catalog.db.replaced-1-wal")];
+        let goes = [("manifest", "manifest.replaced-1")];
+        for manifest in [Manifest::Goes, Manifest::Stays] {
+            let renames = if manifest == Manifest::Goes { [&moved[..], &goes[..]].concat() } else { moved.to_vec() };
+            for done in 0..=renames.len() {
+                let root = tempfile::tempdir().unwrap();
+                let place = root.path().join("catalog.db");
+                for name in ["catalog.db", "catalog.db-wal", "manifest"] {
+                    fs::write(root.path().join(name), b"old").unwrap();
+                }
+                for (from, to) in &renames[..done] {
+                    fs::rename(root.path().join(from), root.path().join(to)).unwrap();
+                }
+                fs::write(root.path().join(manifest.complete()), b"new").unwrap();
+                let published = finish_publishing(&place).unwrap().unwrap();
+                assert_eq!(published.replaced.is_some(), done == 0);
+                assert_eq!(fs::read(&place).unwrap(), b"new", "{manifest:?} after {done} renames");
+                let left = names(root.path());
+                assert_eq!(left.iter().filter(|name| name.contains(".replaced-")).count(), renames.len(), "{left:?}");
+                assert_eq!(left.contains(&MANIFEST.to_owned()), manifest == Manifest::Stays, "{left:?}");
+                assert_eq!(left.len(), 4, "{left:?}");
+                assert_eq!(finish_publishing(&place).unwrap(), None);
+            }
+        }
     }
 
     #[test]

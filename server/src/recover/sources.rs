@@ -1,7 +1,7 @@
 //! The workshop, as a recovery reads it: its staged files, their run marks, and the log of small objects. It is not
 //! changed: the log is only read, and commits of the catalog are not logged meanwhile.
 
-use super::publish::io_error;
+use super::publish::{io_error, last_manifest};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::intake_log::IntakeLog;
@@ -34,11 +34,9 @@ impl Workshop {
     pub(super) fn of(dir: &DataDir) -> Result<Self, ServerError> {
         let path = staged(dir);
         let staged = if path.exists() { Some(Arc::new(DirectoryDrive::open(&path)?) as Arc<dyn Drive>) } else { None };
-        // The last batch of a log always stays in it, so a log without any shows nothing. An earlier recovery has moved
-        // the manifest aside.
+        // The last batch of a log always stays in it, so a log without any shows nothing.
         let is_whole = |log: Option<Arc<IntakeLog>>| log.is_some_and(|log| last_of(&log) > Sequence::default());
-        let looked_at = if dir.manifest().exists() { IntakeLog::look_at_all } else { IntakeLog::look_at_what_is_left };
-        let is_log_whole = looked_at(dir).is_ok_and(is_whole);
+        let is_log_whole = IntakeLog::look_at_all(dir, &last_manifest(dir)?).is_ok_and(is_whole);
         Ok(Self { staged, log: IntakeLog::look_at_what_is_left(dir)?, is_log_whole })
     }
 

@@ -334,7 +334,7 @@ pub(super) fn unstopped(rack: &Rack) -> Vec<Warning> {
     }
     let sentence = |(drive, domains): (DriveId, Vec<String>)| {
         let (number, domains) = (drive.0, domains.join(", "));
-        let mend = if replace::is_device(rack.spec(), drive) {
+        let fix = if replace::is_device(rack.spec(), drive) {
             format!(
                 "`larder drive power` shows its state; if it cannot be stopped, pull it and run `larder drive fail \
                  {number}`"
@@ -344,7 +344,7 @@ pub(super) fn unstopped(rack: &Rack) -> Vec<Warning> {
         };
         Condition::DriveUnstopped.warns(format!(
             "drive {number} did not stop, or its state is unknown: it counts as spinning, and other drives wait for \
-             its share of {domains}. The server tries again; {mend}"
+             its share of {domains}. The server tries again; {fix}"
         ))
     };
     drives.into_iter().map(sentence).collect()

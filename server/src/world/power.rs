@@ -162,7 +162,7 @@ struct PowerCommand {
 
 fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) -> Event {
     let PowerCommand { drive, attempt, name, loss: otherwise } = *command;
-    let (loss, mend) = match error {
+    let (loss, fix) = match error {
         DriveError::FuseTripped { .. } => (Loss::FuseTripped, None),
         DriveError::Owner(_) => (Loss::ForeignLabel, None),
         DriveError::Label(_) => (Loss::ForeignLabel, Some("put this rack's own drive there")),
@@ -175,17 +175,17 @@ fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) 
         DriveError::Power(_) => (otherwise, Some("see its state with `larder drive power`")),
         _ => (otherwise, Some("check its cable, slot and file system")),
     };
-    let mend = mend.map_or_else(String::new, |mend| {
-        format!("; {mend} (the next try detects that), or give it up with `larder drive fail {}`", drive.0)
+    let fix = fix.map_or_else(String::new, |fix| {
+        format!("; {fix} (the next try detects that), or give it up with `larder drive fail {}`", drive.0)
     });
-    tracing::error!(%drive, "drive would not {name}: {error}{mend}");
+    tracing::error!(%drive, "drive would not {name}: {error}{fix}");
     // A drive that cannot be unmounted was not mounted, and the log has the reason for that. A shortage of descriptors
     // is not the drive's fault.
     if matches!(name, "start" | "mount") && loss != Loss::NotAsked {
         let reason = match error {
             // The status has one warning with the fix for all these drives.
             DriveError::Owner(why) => why.short(),
-            _ => format!("{error}{mend}"),
+            _ => format!("{error}{fix}"),
         };
         counters.absences.note(drive, Some(reason));
     }

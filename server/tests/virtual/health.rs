@@ -7,6 +7,7 @@ use engine::HealthPolicy;
 use model::{DriveId, Smart};
 use server::admin::Admin;
 use server::condition::Condition;
+use server::metrics;
 use server::report::HealthReport;
 use std::time::Duration;
 
@@ -65,9 +66,16 @@ async fn read_after_a_day(larder: &Larder, keys: &[String]) {
     larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
 }
 
-/// True if there is a warning of this condition with these words.
+/// True if there is a warning of this condition with these words. Status, JSON and metrics agree about the condition.
 async fn warned(larder: &Larder, condition: Condition, words: &str) -> bool {
     let status = larder.status().status().await.unwrap();
+    let holds = status.conditions.contains(&condition);
+    let name = serde_json::to_value(condition).unwrap();
+    let json = serde_json::to_value(&status).unwrap();
+    assert_eq!(json["conditions"].as_array().unwrap().contains(&name), holds, "{name}: {json}");
+    let scraped = metrics::scrape(&larder.status()).await.unwrap();
+    let none = format!("larder_warnings{{condition={name},risk=\"endangered\"}} 0.0\n");
+    assert_eq!(!scraped.contains(&none), holds, "{name}: {scraped}");
     let mut found = status.conditions.iter().zip(&status.warnings);
     found.any(|(found, warning)| *found == condition && warning.contains(words))
 }

@@ -209,7 +209,7 @@ fn what_is_open_is_counted_until_that_succeeds_once_a_completion_was_not_answere
         assert!(matches!(completed, Err(ServiceError::Unavailable { .. })), "{completed:?}");
         tokio::time::sleep(HOUR).await;
         assert_eq!(larder.context.counters.open_parts.bytes(), 2 * MIB, "nobody knows better");
-        faults.mend();
+        faults.repair();
         tokio::time::sleep(2 * MINUTE).await;
         assert_eq!(larder.context.counters.open_parts.bytes(), 0, "it is an object");
         larder.put("small", 1, KIB).await.unwrap();

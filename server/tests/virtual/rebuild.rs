@@ -141,7 +141,7 @@ fn a_rebuilt_stack_is_the_lost_one_but_for_the_blocks_that_say_where_it_lies() {
 }
 
 #[test]
-fn a_survivor_whose_bits_rot_is_made_up_for_and_what_no_code_can_mend_is_said() {
+fn a_survivor_whose_bits_rot_is_made_up_for_and_what_no_code_can_repair_is_said() {
     let mut site = Site::new("pelican-mini");
     let facts = site.facts();
     let (drive, keys) = site.run(async |larder| {

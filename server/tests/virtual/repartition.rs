@@ -196,7 +196,7 @@ fn a_plan_forecasts_every_strategy_and_wakes_one_group_at_most() {
 }
 
 #[test]
-fn a_wrong_request_is_refused_with_its_mend() {
+fn a_wrong_request_is_refused_with_its_fix() {
     Site::nas8().run(async |larder| {
         fill(larder, 2, 100).await;
         put_bytes(larder, "full/x", vec![1]).await;

@@ -299,7 +299,7 @@ impl StoreFaults {
     }
 
     /// Ends all faults.
-    pub fn mend(&self) {
+    pub fn repair(&self) {
         self.0.breaks.store(false, Ordering::Relaxed);
         self.0.broken.store(false, Ordering::Relaxed);
     }

@@ -200,7 +200,7 @@ fn wrong_overrides_are_refused_with_the_nearest_key() {
 }
 
 #[test]
-fn every_refusal_has_its_place_and_its_mend() {
+fn every_refusal_has_its_place_and_its_fix() {
     for (text, expected) in [
         ("rack = ", "s.toml:1:8: this is not TOML: "),
         (

@@ -6,7 +6,7 @@
 //! stays beside it, under another name. The number of records that are still missing is known, but not their keys: the
 //! file stays **incomplete** until an operator accepts it, and callers can refuse to treat a missing record as deleted.
 
-use super::failure::{MEND_DAMAGED, damaged, store_error};
+use super::failure::{FIX_DAMAGED, damaged, store_error};
 use super::path::{beside, sync_directory};
 use super::schema::{copy_version, make_new};
 use super::statements::{highest_sequence, read_expected, read_sequence, write_sequence};
@@ -56,7 +56,7 @@ impl Walk {
     }
 
     /// True if rewriting the file may repair it: not if every flaw was found before.
-    pub(super) fn may_be_mended(&self) -> bool {
+    pub(super) fn may_be_repaired(&self) -> bool {
         !self.in_order || self.expected.keys.minus(self.found) != self.expected.missing
     }
 
@@ -90,7 +90,7 @@ fn digest_of_file(connection: &Connection) -> rusqlite::Result<(KeyDigest, bool)
 pub(super) fn rewrite(connection: Connection, path: &Path, flaw: &str) -> Result<(), StoreError> {
     let say = |error: rusqlite::Error| store_error(path, &error);
     let failed = |error: std::io::Error| StoreError::Failed(format!("{}: {error}", path.display()));
-    let fresh = free_name(path, "mended").map_err(failed)?;
+    let fresh = free_name(path, "repaired").map_err(failed)?;
     let copied = copy(&connection, &fresh);
     if let Err(error) = copied {
         let _ = std::fs::remove_file(&fresh); // created a moment ago, under a name that was free
@@ -149,7 +149,7 @@ fn copy(from: &Connection, into: &Path) -> Result<(), StoreError> {
         to.execute_batch("COMMIT")
     };
     copied().map_err(|error| match store_error(into, &error) {
-        StoreError::Damaged(why) => damaged(into, &why, MEND_DAMAGED),
+        StoreError::Damaged(why) => damaged(into, &why, FIX_DAMAGED),
         other => other,
     })?;
     to.close().map_err(|(_, error)| say(error))

@@ -1,4 +1,4 @@
-"""What is mended on a rack of whole disks in a virtual machine: verified while no server runs, its catalog lost and
+"""What is repaired on a rack of whole disks in a virtual machine: verified while no server runs, its catalog lost and
 made again, a disk replaced by another, with a server and without one.
 
 The rack is that of rack.py: two groups of two disks, of which two may spin. A fifth disk is the new one."""
@@ -150,7 +150,7 @@ def results(binary, cache):
     texts = {"rack.toml": rack.RACK + drives, "tools": TOOLS}
     commands = [f". /tools; {command}" for command in COMMANDS.values()]
     memory_mb = DISKS * rack.DISK_MB + 1024
-    answers = boot("mends", binary, modules, commands, cache, programs=[rack.program("mkfs.xfs")], texts=texts,
+    answers = boot("repairs", binary, modules, commands, cache, programs=[rack.program("mkfs.xfs")], texts=texts,
                    memory_mb=memory_mb)
     return dict(zip(COMMANDS, answers))
 
