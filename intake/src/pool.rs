@@ -1,9 +1,10 @@
 //! The pool: a label on each drive shows which drives belong together.
 //!
 //! Every label lists all members in their order, so a missing drive is known to be missing. A drive without a label
-//! joins the pool: the list grows, and gets the next version. The highest version counts. A kill while a drive joins, and
-//! a start without that drive, may leave two lists of the same version: members of either are members of the pool. A
-//! missing drive stays a member; until it is back, nothing is dropped that may be needed to hide parts of its content.
+//! joins the pool: the list grows, and gets the next version. The highest version counts. A kill while a drive joins,
+//! and a start without that drive, may leave two lists of the same version: members of either are members of the pool.
+//! A missing drive stays a member. Until it is back, nothing is dropped that may be needed to hide parts of its
+//! content.
 //!
 //! The format version of a label shows whether the pool has a manifest ([`crate::manifest`]), so a manifest that is
 //! missing later is known to be missing. Software without manifests refuses a label of this version.
@@ -232,8 +233,8 @@ fn add_unlisted<'a>(newest: &mut Label, labels: impl Iterator<Item = &'a Label>)
     newest.version += u64::from(is_grown);
 }
 
-/// Adds a drive to the rotation with fewer `present` drives. So one that replaces a lost drive goes to the rotation that
-/// lost it, unless the other one has as few. Its own label is the first to list it, so a listed drive has a label.
+/// Adds a drive to the rotation with fewer `present` drives. So one that replaces a lost drive goes to the rotation
+/// that lost it, unless the other one has as few. Its own label is the first to list it, so a listed drive has a label.
 fn join(
     directory: &dyn Directory,
     newest: &mut Label,

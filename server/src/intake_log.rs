@@ -159,7 +159,7 @@ impl IntakeLog {
         Self::looked_at(dir, &dir.manifest(), false)
     }
 
-    /// Like [`IntakeLog::look_at`], for a lost catalog: all that `manifest` names is needed. `None` if it does not exist.
+    /// Like [`IntakeLog::look_at`], for a lost catalog: all that `manifest` names is needed. `None` without an intake.
     ///
     /// # Errors
     /// [`ServerError`].

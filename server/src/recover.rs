@@ -222,8 +222,8 @@ fn published(dir: &DataDir) -> Result<String, ServerError> {
     Ok(published.replaced.unwrap_or_default())
 }
 
-/// Makes the draft. Returns the number of damaged records in it, if it leads to the last acknowledged batch and is ready
-/// to be the catalog.
+/// Makes the draft. Returns the number of damaged records in it, if it leads to the last acknowledged batch and is
+/// ready to be the catalog.
 ///
 /// # Errors
 /// [`ServerError`] if the draft cannot be written; it is removed then.

@@ -631,7 +631,8 @@ class RecoverAgain(SystemTest):
             started = f"{data}-started"
             shutil.copytree(data, started)
             server = self.serve(started)
-            self.assertRegex(server.log(), "the catalog was rebuilt from its journal and its log|the new catalog is in place")
+            said = "the catalog was rebuilt from its journal and its log|the new catalog is in place"
+            self.assertRegex(server.log(), said)
             server.kill()
             shutil.rmtree(started)
         self.recovers_again(data)

@@ -1,4 +1,4 @@
-"""A scrub on the real process finds what is rotten on sleeping drives and repairs it, also after kills in the middle."""
+"""A scrub of the real process finds rotten data on sleeping drives and repairs it, also after kills in the middle."""
 
 import json
 import os

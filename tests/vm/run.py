@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Tests with a real kernel: `larder drive` on a disk of `scsi_debug`, which stops and starts, and on QEMU's SATA disk,
 which does neither; the conformance suite of drives on both; a whole rack on XFS and on ext4 (rack.py); cuts of the
-power (cuts.py); udev's rule (rule.py); how a rack is repaired (repairs.py); one that is made of the disks that are found,
-measured, and served with the capabilities of the unit that ships (found.py); and a pool of small objects on disks that
-sleep while they are mounted (pool.py).
+power (cuts.py); udev's rule (rule.py); repairs of a rack (repairs.py); a rack that is made of the disks that are
+found, measured, and served with the capabilities of the unit that ships (found.py); and a pool of small objects on
+disks that sleep while they are mounted (pool.py).
 
 usage: run.py BINARY [CACHE [DRIVES]], where DRIVES is the test program disk/tests/drives.rs
 

@@ -118,13 +118,17 @@ pub(crate) async fn replace(running: &Running, drive: usize, back: bool) -> bool
     if back && is_sound { put_back(running, drive).await } else { put_another(running, drive).await }
 }
 
-/// Puts `drive` itself back in its place.
+/// Puts `drive` itself back in its place. It stays there also if it is not taken as its own replacement.
 pub(crate) async fn put_back(running: &Running, drive: usize) -> bool {
     let id = DriveId(drive as u32);
     running.rack.pull(id);
     let known = Arc::clone(running.overlay.state().medium(drive));
     let labelled = async { label::uuid_of(&*known).await.map(Taken::Itself).map_err(|error| error.to_string()) };
-    is_taken(running, drive, running.status.replace_with(id, labelled).await.is_ok())
+    let taken = is_taken(running, drive, running.status.replace_with(id, labelled).await.is_ok());
+    if !taken {
+        running.rack.plug(id);
+    }
+    taken
 }
 
 /// Puts a new drive in the place of `drive`.

@@ -1,5 +1,5 @@
-//! Loading a snapshot into a new file: first all records, then all batches, each with its original number. A record that
-//! was damaged when the snapshot was made is taken from another snapshot, or from a batch, that has it whole.
+//! Loading a snapshot into a new file: first all records, then all batches, each with its original number. A record
+//! that was damaged when the snapshot was made is taken from another snapshot, or from a batch, that has it whole.
 
 use super::format::{End, Frame, FrameReader, SnapshotError};
 use crate::committer::{Failure, Records, State};

@@ -8,7 +8,7 @@
 //! - the old file goes first, and the files that belong to it next, so that it is never there without its log, and the
 //!   new catalog is never beside the log of another one;
 //! - the manifest of the pool goes before the new catalog gets its name, if the recovery took the pool as it is: it has
-//!   found what the new catalog needs and the pool lacks. The next recovery still reads it, until a start makes another.
+//!   found what the new catalog needs and the pool lacks. The next recovery still reads it, until a start makes one.
 
 use crate::data_dir::{DataDir, MANIFEST};
 use crate::error::ServerError;
