@@ -94,10 +94,12 @@ async fn recover(
     watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<Report, ServerError> {
     let place = dir.catalog();
-    if finish_publishing(&place)?.is_some() {
+    // Its catalog may be replaced: this recovery repeats one that was killed.
+    let is_finished = finish_publishing(&place)?.is_some();
+    if is_finished {
         tracing::warn!("an earlier recovery was ended while it replaced the catalog; that is done now");
     }
-    if place.exists() && !options.replace {
+    if place.exists() && !options.replace && !is_finished {
         return Err(ServerError::Refused(format!(
             "{} exists; if it is unusable nevertheless (`larder verify` shows why), add --replace: it is kept under \
              another name",

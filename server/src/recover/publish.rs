@@ -130,19 +130,23 @@ fn replace(place: &Path, complete: &Path, manifest: Manifest) -> Result<Publishe
 /// # Errors
 /// [`ServerError`] if the directory cannot be listed.
 pub(super) fn last_manifest(dir: &DataDir) -> Result<PathBuf, ServerError> {
-    let place = dir.manifest();
+    last_of(&dir.manifest())
+}
+
+/// The manifest at `place`, or the one that was moved aside last.
+fn last_of(place: &Path) -> Result<PathBuf, ServerError> {
     if place.exists() {
-        return Ok(place);
+        return Ok(place.to_owned());
     }
-    let parent = place.parent().unwrap_or(&place);
+    let parent = place.parent().unwrap_or(place);
     let listing = |error| io_error("listing", parent, error);
-    let mut newest = (0, place.clone());
+    let mut newest = (0_u64, place.to_owned());
     for entry in fs::read_dir(parent).map_err(listing)? {
         let name = entry.map_err(listing)?.file_name();
         let moved_ms = name.to_str().and_then(|name| name.strip_prefix(MANIFEST_ASIDE)?.parse().ok());
         newest = newest.max((moved_ms.unwrap_or(0), parent.join(name)));
     }
-    Ok(if newest.0 > 0 { newest.1 } else { place })
+    Ok(if newest.0 > 0 { newest.1 } else { place.to_owned() })
 }
 
 /// `path` with `end` appended to its name.
@@ -224,6 +228,19 @@ mod tests {
                 assert_eq!(finish_publishing(&place).unwrap(), None);
             }
         }
+    }
+
+    #[test]
+    fn the_manifest_that_was_moved_last_is_found_until_there_is_another() {
+        let root = tempfile::tempdir().unwrap();
+        let place = root.path().join(MANIFEST);
+        assert_eq!(last_of(&place).unwrap(), place);
+        for name in ["manifest.replaced-1796053198325", "manifest.replaced-99", "manifest.replaced-x", "runs"] {
+            fs::create_dir(root.path().join(name)).unwrap();
+        }
+        assert_eq!(last_of(&place).unwrap(), root.path().join("manifest.replaced-1796053198325"));
+        fs::create_dir(&place).unwrap();
+        assert_eq!(last_of(&place).unwrap(), place);
     }
 
     #[test]
