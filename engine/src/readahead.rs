@@ -39,7 +39,7 @@ use model::{BlobId, GroupId};
 pub const SHARE_PERMILLE: u64 = 750;
 /// The same for a scan with fewer than [`EVIDENCE`] requested objects: one of them may be all that it wants.
 const FIRST_PERMILLE: u64 = 60;
-/// A scan that requested this number of objects within [`MEMORY`] is expected to want the following ones.
+/// A scan that requested this number of objects, without a pause of [`MEMORY`], is expected to want the following ones.
 const EVIDENCE: u32 = 4;
 /// Initial credit of a scan: bytes that count as taken before any were, in thousandths of its share.
 const CREDIT_PERMILLE: u64 = 250;

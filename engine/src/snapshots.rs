@@ -2,10 +2,10 @@
 //! kept and read beside the catalog. A snapshot is due once the batches since the last one take as much room as it
 //! does, and at least `LEAST_BYTES`; so all snapshots together write at most what the batches do. Two snapshots stay,
 //! with the batches since the older one, so the journal has at most four times the catalog's bytes, and five times
-//! while a snapshot is written.
+//! while a snapshot is written. While a record is damaged, an older snapshot stays besides (`catalog/src/journal.rs`).
 //!
 //! If the journal does not lead on from a snapshot, a snapshot is due at once; after a failure, not before `RETRY`. To
-//! find out, the whole journal is read after a start, and every `CHECK_EVERY`.
+//! find out, the newest snapshot and the batches since are read after a start, and every `CHECK_EVERY`.
 //!
 //! **Copies on drives** ([`Copies`]) remain when the workshop is lost along with the catalog: snapshots, and segments
 //! of the journal since.
@@ -26,7 +26,7 @@ const LEAST_BYTES: u64 = 64 << 20;
 /// The pause after a snapshot that failed.
 const RETRY: Duration = Duration::from_mins(10);
 
-/// The time between two checks that read the whole journal.
+/// The time between two checks that read the newest snapshot and the batches since.
 const CHECK_EVERY: Duration = Duration::from_hours(24);
 
 /// The sizes of the catalog's snapshot and journal.
@@ -48,12 +48,12 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// True if the whole journal is to be read now.
+    /// True if the newest snapshot and the batches since are to be read now.
     pub fn is_check_due(&self, now: Time, journal: JournalSize) -> bool {
         journal.leads_on && self.checked.is_none_or(|checked| now.since(checked) >= CHECK_EVERY)
     }
 
-    /// The whole journal was read.
+    /// They were read.
     pub fn checked(&mut self, now: Time) {
         self.checked = Some(now);
     }

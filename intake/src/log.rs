@@ -11,9 +11,9 @@
 //! **A torn tail differs from rot.** A crash may leave any part of the last batch, since only that was not synced. So a
 //! damaged place is a torn tail, and is cut off with everything after it, if no whole record shows that bytes beyond it
 //! were synced, and neither the next log nor the manifest shows that this log was longer. Otherwise the damaged bytes
-//! had been acknowledged: this is rot. It is reported with its costs, and the data after it is read. Rot in bytes that
-//! were written less than a second before a crash, by which the manifest may lag, cannot be distinguished from a torn
-//! tail; the number of cut bytes is reported.
+//! had been acknowledged: this is rot. It is reported with its costs, and the data after it is read. The manifest may
+//! lag by half a second, so rot in the bytes that were written that long before a crash cannot be distinguished from a
+//! torn tail; the number of cut bytes is reported.
 
 use crate::bytes::{BLOCK_BYTES, Damage, block, open_block_of};
 use crate::names::{FileId, Identity};

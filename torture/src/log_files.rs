@@ -2,8 +2,8 @@
 //! or there twice; or all files of a drive are gone or older.
 //!
 //! Damage that a start does not notice must do no harm: all acknowledged data is read as before. A kill may have left
-//! up to a second of changes at the end of a log, and no other file names them; so files are cut off or made older only
-//! if the log was closed in order.
+//! up to half a second of changes at the end of a log, and no other file names them; so files are cut off, emptied,
+//! made longer or older only if the log was closed in order.
 //!
 //! Other damage loses nothing, and a start must find everything ([`spoil`]): damage to one edge of a shelf, and, where
 //! there are two copies, damage to a place in one of them.

@@ -1,4 +1,4 @@
-//! Retries of drives that were given up on.
+//! Retries of drives that are away.
 //!
 //! The pause doubles with each try until the drive has done all that was asked of it between a start and a stop, so a
 //! drive that stays broken costs about one command or one start a day.
