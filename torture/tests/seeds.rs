@@ -83,6 +83,11 @@ fn a_retired_drive_gets_nothing_that_waited_to_be_written_to_it() {
 }
 
 #[test]
+fn a_drive_that_the_rack_takes_back_while_others_are_replaced_stays() {
+    sound(18_272_060_652);
+}
+
+#[test]
 fn a_shelf_that_is_there_twice_is_no_loss() {
     sound(14_788_454_009);
 }
