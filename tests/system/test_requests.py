@@ -56,11 +56,13 @@ class Requests(SystemTest):
             "x-amz-sdk-checksum-algorithm": "CRC32",
             "x-amz-meta-colour": "blue",
             "x-amz-acl": "public-read",
+            "x-amz-tagging": "aisle=3",
             "x-id": "PutObject",
         }
         self.is_answered(self.presigned("PUT", "/pantry/js", of_sdk, BODY), 200)
         head = self.client.head_object(Bucket="pantry", Key="js")
         self.assertEqual(head["Metadata"], {"colour": "blue"})
+        self.assertEqual(self.client.get_object_tagging(Bucket="pantry", Key="js")["TagSet"], [], "signed, and no more")
         self.assertEqual(self.sent("GET", f"{self.server.endpoint}/pantry/js")[2], BODY, "it is public")
         read = self.presigned("GET", "/pantry/js", {"x-amz-checksum-mode": "ENABLED", "foo": "bar"})
         self.assertEqual((read[0], read[2]), (200, BODY))
