@@ -107,6 +107,29 @@ class Requests(SystemTest):
         url = signer.generate_presigned_url("get_object", key, ExpiresIn=8 * 24 * 3600)
         self.is_answered(self.sent("GET", url), 400, "AuthorizationQueryParametersError")
 
+    def by_version_2(self, operation, method, body=b"", **named):
+        """The answer to a URL of version 2, which signs `uploadId` and `partNumber`: it is refused with others."""
+        signer = self.server.client(signature_version="s3")
+        url = signer.generate_presigned_url(operation, {"Bucket": "pantry", "Key": "v2", **named}, ExpiresIn=60)
+        for name in ["uploadId", "partNumber"]:
+            other = url.replace(f"{name}=", f"{name}=1")
+            if other != url:
+                self.is_answered(self.sent(method, other, body), 403, "SignatureDoesNotMatch")
+        return self.sent(method, url, body)
+
+    def test_an_upload_by_urls_of_version_2(self):
+        upload = {"UploadId": self.client.create_multipart_upload(Bucket="pantry", Key="v2")["UploadId"]}
+        answered = self.by_version_2("upload_part", "PUT", BODY, **upload, PartNumber=1)
+        self.is_answered(answered, 200)
+        etag = answered[1]["etag"]
+        self.assertIn(etag.strip('"').encode(), self.by_version_2("list_parts", "GET", **upload)[2])
+        part = f"<Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part>".encode()
+        self.is_answered(self.by_version_2("complete_multipart_upload", "POST", UPLOAD % part, **upload), 200)
+        self.reads(self.client, "pantry", {"v2": BODY})
+        upload = {"UploadId": self.client.create_multipart_upload(Bucket="pantry", Key="v2")["UploadId"]}
+        self.is_answered(self.by_version_2("abort_multipart_upload", "DELETE", **upload), 204)
+        self.assertNotIn("Uploads", self.client.list_multipart_uploads(Bucket="pantry"))
+
     def signed_by_hand(self, headers, region="us-east-1", method="GET", path="/pantry/k", body=b""):
         """A request with version 4 in its headers and these among the signed ones."""
         url = f"{self.server.endpoint}{path}"
