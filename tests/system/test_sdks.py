@@ -6,14 +6,20 @@ import io
 import os
 import shutil
 import subprocess
+import sys
 import unittest
 import urllib.error
 import urllib.parse
 import urllib.request
 
+import botocore.exceptions
+import botocore.session
+
 from harness import BINARY, STAYING, SystemTest, optional
 
 awscrt = optional("awscrt", "auth", "http", "s3")
+# Its `crt` imports awscrt.
+s3transfer = optional("s3transfer", "crt")
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sdks")
 PLACE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(BINARY))), "system-tests-sdks")
@@ -166,3 +172,38 @@ class Sdks(SystemTest):
         asked = client.make_request(request=request, type=kind, on_body=took)
         asked.finished_future.result(60)
         return bytes(answered)
+
+    def transfers(self, server):
+        """boto3's transfers by the runtime in C, to that server: boto3 itself sends them to AWS alone."""
+        crt, at = s3transfer.crt, {"region_name": "us-east-1", "endpoint_url": server.endpoint}
+        keys = awscrt.auth.AwsCredentialsProvider.new_static(server.access_key, server.secret_key)
+        sizes = {"part_size": 5 << 20, "num_threads": 2}
+        client = crt.create_s3_crt_client("us-east-1", crt_credentials_provider=keys, use_ssl=False, **sizes)
+        return crt.CRTTransferManager(client, crt.BotocoreCRTRequestSerializer(botocore.session.Session(), at))
+
+    def test_boto3_with_the_runtime_in_c(self):
+        if awscrt is None:
+            self.skipTest("no awscrt for this system")
+        server = self.rack("nas8", STAYING)
+        client = server.filled({})
+        with self.transfers(server) as transfers:
+            for key, body, parts in [("large", BODY * 600_000, 3), ("small", BODY, 0), ("empty", b"", 0)]:
+                with self.subTest(key):
+                    transfers.upload(io.BytesIO(body), "pantry", key).result(60)
+                    head = client.head_object(Bucket="pantry", Key=key, ChecksumMode="ENABLED")
+                    self.assertEqual(head["ETag"].endswith(f'-{parts}"'), parts > 0, head["ETag"])
+                    self.assertIn("ChecksumCRC32", head)
+                    self.reads(client, "pantry", {key: body})
+                    read, before = io.BytesIO(), self.served(server)
+                    transfers.download("pantry", key, read).result(60)
+                    self.assertEqual(read.getvalue(), body)
+                    self.assertGreaterEqual(self.served(server) - before, max(1, parts), "it is read in parts")
+            with self.assertRaises(botocore.exceptions.ClientError) as caught:
+                transfers.upload(io.BytesIO(BODY), "nowhere", "k").result(60)
+            self.assertEqual(caught.exception.response["Error"]["Code"], "NoSuchBucket")
+
+    def served(self, server):
+        return server.figures()["larder_s3_first_byte_seconds_count"]
+
+    def test_boto3_without_the_runtime_in_c(self):
+        self.answers(os.path.join(SOURCES, "python"), sys.executable, "without_the_runtime.py")
