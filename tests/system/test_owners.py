@@ -4,7 +4,9 @@ import os
 import shutil
 import stat
 
-from harness import BRISK, OWNER, SystemTest, larder, noise
+import test_pool
+from harness import BRISK, OWNER, STAYING, SystemTest, larder, noise
+from test_degraded import tree
 
 SETTINGS = {**BRISK, "migrate.pack_size": "300 kB", "max_wait": "5 s"}
 OTHER = "another server"
@@ -13,6 +15,8 @@ USUAL = (1024, 1024)
 
 
 class Owners(SystemTest):
+    description = test_pool.Pool.description
+
     def two(self, rack="nas8", count=40, files=None):
         """A data directory with `count` objects in its rack, and a copy of it on the same drives; no server runs."""
         server = self.serve(self.made(rack, **SETTINGS), files=files)
@@ -165,3 +169,66 @@ class Owners(SystemTest):
         server = self.serve(server.data)
         self.reads_all(server, objects)
         self.assertEqual(server.stop(), 0)
+
+    def pooled(self, *paths):
+        """A server with small objects on drives of a pool outside of its data directory, but for paths that are None;
+        and a copy of that directory from before the last start."""
+        for path in filter(None, paths):
+            os.mkdir(path)
+        server = self.serve(self.made(self.description(paths), **{**STAYING, "intake.below": "1 MiB"}))
+        objects = {f"{n:02}": noise(5_000 + n, n) for n in range(20)}
+        server.filled(objects)
+        self.assertEqual(server.stop(), 0)
+        copy = os.path.join(self.root, "copy")
+        shutil.copytree(server.data, copy)
+        server = self.serve(server.data)
+        # It changes nothing more there by itself.
+        has_shelf = lambda intake: any(drive["shelf_bytes"] for drive in intake["drives"])
+        server.until("the old log is a shelf", lambda status: has_shelf(status["intake"]))
+        return server, copy, objects
+
+    def is_served_without(self, place, copy, why):
+        """The copy is served, and its drive of the pool in `place` is left as it is."""
+        before = tree(place)
+        server = self.serve(copy)
+        [said] = self.warns(server, "medium_foreign")
+        self.assertIn(f"{place}: not used: ", said)
+        self.assertIn(why, said)
+        client = server.client()
+        self.fails(503, "ServiceUnavailable", client.get_object, Bucket="pantry", Key="07")
+        client.put_object(Bucket="pantry", Key="new", Body=b"on the other drive")
+        self.reads(client, "pantry", {"new": b"on the other drive"})
+        self.assertEqual(server.stop(), 0)
+        self.assertTrue(tree(place) == before, "nothing on it is changed")
+
+    def test_a_copy_is_served_without_a_drive_of_the_pool_that_the_original_uses(self):
+        outside = os.path.join(self.root, "outside")
+        first, copy, objects = self.pooled(outside, None)
+        self.is_served_without(outside, copy, f"another process uses {outside} at the moment")
+        self.reads_all(first, objects)
+        self.assertEqual(first.stop(), 0)
+        self.is_served_without(outside, copy, f"larder take-over --data {copy}")
+        first = self.serve(first.data)
+        self.is_calm(first, "medium_foreign", "pool_drive_missing", "pool_lost")
+        self.reads_all(first, objects)
+
+    def is_not_served(self, places, copy, why):
+        """A start of the copy is refused, and the drives of its pool in `places` are left as they are."""
+        before = list(map(tree, places))
+        refused = larder("serve", "--data", copy, "--port", 0)
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        for place in places:
+            [said] = [line for line in refused.stderr.splitlines() if f"pool is not used: {place}: " in line]
+            self.assertIn(why, said)
+        self.assertTrue(list(map(tree, places)) == before, "nothing on them is changed")
+
+    def test_a_copy_is_not_served_while_all_drives_of_the_pool_are_the_originals(self):
+        places = [os.path.join(self.root, name) for name in ("one", "two")]
+        first, copy, objects = self.pooled(*places)
+        self.is_not_served(places, copy, "stop the server that does, and serve only one data directory")
+        self.reads_all(first, objects)
+        self.assertEqual(first.stop(), 0)
+        self.is_not_served(places, copy, f"larder take-over --data {copy}")
+        first = self.serve(first.data)
+        self.is_calm(first, "medium_foreign", "pool_drive_missing", "pool_lost")
+        self.reads_all(first, objects)
