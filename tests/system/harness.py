@@ -138,14 +138,14 @@ def limited(files):
 class Server:
     """A server on a data directory, from its start to its end."""
 
-    def __init__(self, data, *words, environment=None, port=0, within=(), files=None):
+    def __init__(self, data, *words, environment=None, port=0, within=(), files=None, log="info"):
         self.data = data
         self.output_path = f"{data}.out"
         self.log_path = f"{data}.log"
-        with open(self.output_path, "wb") as output, open(self.log_path, "ab") as log:
-            command = [*within, BINARY, *words, "--data", data, "--log", "info"]
+        with open(self.output_path, "wb") as output, open(self.log_path, "ab") as lines:
+            command = [*within, BINARY, *words, "--data", data, "--log", log]
             command += [] if port is None else ["--port", str(port)]
-            streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": log}
+            streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": lines}
             self.process = subprocess.Popen(command, env=environment, preexec_fn=limited(files), **streams)
         try:
             self._until_ready()
@@ -358,8 +358,8 @@ class SystemTest(unittest.TestCase):
         with open(os.path.join(data, "larder.toml"), "w", encoding="utf-8") as config:
             config.write(configuration(settings))
 
-    def serve(self, data, environment=None, port=0, within=(), files=None):
-        server = Server(data, "serve", environment=environment, port=port, within=within, files=files)
+    def serve(self, data, environment=None, port=0, within=(), files=None, log="info"):
+        server = Server(data, "serve", environment=environment, port=port, within=within, files=files, log=log)
         self.servers.append(server)
         return server
 
