@@ -356,7 +356,7 @@ pub(crate) const EVERYWHERE: &[Parameter] = &[
     header(CHECKSUMS).no_effect("no body that it is of"),
     header(&["x-amz-sdk-checksum-algorithm"]).no_effect("no body that it is of"),
     header(&["x-amz-trailer"]).no_effect("no body that it is of").only("an empty one", str::is_empty, InvalidArgument),
-    header(&["if-match", "if-modified-since", "if-none-match", "if-unmodified-since"]).refused(NotImplemented, ""),
+    header(&["if-match", "if-modified-since", "if-none-match", "if-unmodified-since"]).refused(InvalidArgument, ""),
     header(&["x-amz-object-lock-*"]).refused(InvalidRequest, "Bucket is missing Object Lock Configuration"),
     header(&["x-amz-copy-source-server-side-encryption*", "x-amz-server-side-encryption*"])
         .refused(InvalidArgument, "Server side encryption is not served here."),

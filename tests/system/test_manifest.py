@@ -27,10 +27,13 @@ class Manifest(SystemTest):
         for settings in ({**STAYING, "accept_older_catalog": True}, STAYING):
             self.configure(server.data, settings)
             server = self.serve(server.data)
+            self.is_calm(server, "pool_lost", timeout=3)
             client = server.client(retries={"total_max_attempts": 1})
             self.reads(client, "pantry", new)
             for key in old:
                 self.fails(500, "InternalError", client.get_object, Bucket="pantry", Key=key)
             server.kill()
         os.rename(os.path.join(self.root, "away"), shelf)
-        self.reads(self.serve(server.data).client(), "pantry", {**old, **new})
+        server = self.serve(server.data)
+        self.is_calm(server, "pool_lost")
+        self.reads(server.client(), "pantry", {**old, **new})

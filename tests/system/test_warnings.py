@@ -18,13 +18,13 @@ from harness import BRISK, FILES, STAYING, SystemTest, larder, noise, refusal
 PACKS = {**BRISK, "migrate.pack_size": "700 kB"}
 
 
-def rot_in_shelf(folder, body):
-    """Flips a bit in the middle of an object of that body in the one shelf below `folder`."""
-    [path] = glob.glob(os.path.join(folder, "**", "*.shelf"), recursive=True)
-    with open(path, "r+b") as shelf:
-        found = shelf.read().index(body[len(body) // 2 :][:64])
-        shelf.seek(found)
-        shelf.write(bytes([body[len(body) // 2] ^ 1]))
+def rot_in(folder, kind, body):
+    """Flips a bit in the middle of an object of that body in the one file of that kind below `folder`."""
+    [path] = glob.glob(os.path.join(folder, "**", f"*.{kind}"), recursive=True)
+    with open(path, "r+b") as file:
+        found = file.read().index(body[len(body) // 2 :][:64])
+        file.seek(found)
+        file.write(bytes([body[len(body) // 2] ^ 1]))
 
 
 class Warnings(SystemTest):
@@ -91,7 +91,7 @@ class InTheWorkshop(Warnings):
         # The log becomes a shelf.
         server = self.again(server)
         self.is_calm(server, "quarantined", "staged_missing")
-        rot_in_shelf(os.path.join(server.data, "workshop", "intake"), objects["k2"])
+        rot_in(os.path.join(server.data, "workshop", "intake"), "shelf", objects["k2"])
         [said] = self.warns(server, "quarantined")
         self.assertIn("1 object is in quarantine, since not every byte can be read: pantry/k2.", said)
         self.assertGreaterEqual(server.ask("GET", "/pantry/k2")[0], 500)
@@ -407,7 +407,7 @@ class OfThePool(Warnings):
         server = self.again(server)
         self.is_calm(server, "pool_lost", "staged_missing")
         self.assertEqual(server.stop(), 0)
-        rot_in_shelf(os.path.join(server.data, "pool"), objects["k2"])
+        rot_in(os.path.join(server.data, "pool"), "shelf", objects["k2"])
         server = self.serve(server.data)
         [said] = self.warns(server, "staged_missing", "pool_lost")
         self.assertIn(": 1; the log names them", said)
@@ -416,6 +416,29 @@ class OfThePool(Warnings):
         self.reads(server.client(), "pantry", {key: body for key, body in objects.items() if key != "k2"})
         server.client().put_object(Bucket="pantry", Key="k2", Body=objects["k2"])
         server.until("it is another shelf", lambda _: "a damaged shelf was written anew" in server.log(), 20)
+        server = self.again(server)
+        self.is_calm(server, "pool_lost", "staged_missing")
+        self.reads(server.client(), "pantry", objects)
+
+    def test_a_damaged_log_that_has_the_only_copy(self):
+        server = self.serve(self.pooled(4))
+        objects = {f"k{n}": noise(9_000, n) for n in range(4)}
+        server.filled(objects)
+        server.kill()
+        rot_in(os.path.join(server.data, "pool"), "log", objects["k2"])
+        server = self.serve(server.data)
+        [said] = self.warns(server, "staged_missing", "pool_lost")
+        self.assertIn(": 1; the log names them", said)
+        self.assertGreaterEqual(server.ask("GET", "/pantry/k2")[0], 500)
+        self.reads(server.client(), "pantry", {key: body for key, body in objects.items() if key != "k2"})
+        is_shelf = lambda status: any(drive["shelf_bytes"] for drive in status["intake"]["drives"])
+        server.until("the log is a shelf", is_shelf)
+        # So the next start finds no loss, but for the object that is missing.
+        server = self.again(server)
+        self.warns(server, "pool_lost", timeout=3)
+        self.warns(server, "staged_missing")
+        self.assertGreaterEqual(server.ask("GET", "/pantry/k2")[0], 500)
+        server.client().put_object(Bucket="pantry", Key="k2", Body=objects["k2"])
         server = self.again(server)
         self.is_calm(server, "pool_lost", "staged_missing")
         self.reads(server.client(), "pantry", objects)

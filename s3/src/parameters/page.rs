@@ -1,6 +1,7 @@
 //! The table of all definitions in `docs/s3-parameters.md`: compared with the definitions, or written from them.
 
 use super::{DEFINITIONS, EVERYWHERE, Effect, Groups, Parameter, Place, find, fits};
+use crate::error::ErrorCode;
 use crate::operation::{CONFIGURATIONS, DELETABLE, Operation};
 use catalog::ChecksumKind;
 use std::collections::BTreeMap;
@@ -30,6 +31,20 @@ fn the_page_of_parameters_has_what_the_definitions_say() {
     let outdated = found.iter().filter(|line| !expected.contains(line)).map(|line| format!("- {line}\n"));
     let difference: String = outdated.chain(missing).collect();
     assert!(found == expected, "docs/s3-parameters.md is outdated; set {REWRITE}=1 to write it again:\n{difference}");
+}
+
+/// Clients retry 501 for minutes. AWS itself answers it to these conditions of a write with other values.
+#[test]
+fn no_header_is_not_implemented_but_the_conditions_of_writes() {
+    for (operation, groups) in DEFINITIONS {
+        let all = groups.iter().copied().flatten().chain(EVERYWHERE).filter(|of| of.place == Place::Header);
+        for header in all {
+            let refused = matches!(header.effect, Effect::Refused(ErrorCode::NotImplemented, _));
+            let values = header.values.is_some_and(|values| values.code == ErrorCode::NotImplemented);
+            let is_condition = header.names.iter().all(|name| ["if-match", "if-none-match"].contains(name));
+            assert!(!refused && (!values || is_condition), "{operation:?}: {:?}", header.names);
+        }
+    }
 }
 
 #[test]
