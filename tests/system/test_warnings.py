@@ -435,7 +435,7 @@ class OfThePool(Warnings):
         server.until("the log is a shelf", is_shelf)
         # So the next start finds no loss, but for the object that is missing.
         server = self.again(server)
-        self.warns(server, "pool_lost", timeout=3)
+        self.is_calm(server, "pool_lost")
         self.warns(server, "staged_missing")
         self.assertGreaterEqual(server.ask("GET", "/pantry/k2")[0], 500)
         server.client().put_object(Bucket="pantry", Key="k2", Body=objects["k2"])
