@@ -2,6 +2,7 @@
 from a copy and the packs."""
 
 import contextlib
+import email.utils
 import errno
 import hashlib
 import json
@@ -10,6 +11,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import time
 import unittest
 
 import faults
@@ -407,6 +409,41 @@ class Recover(SystemTest):
         self.reads(server.client(), "pantry", objects)
         server.stop()
         self.is_whole(server.data)
+
+    def test_an_older_copy_is_named_with_its_date_and_the_drives_that_it_takes_for_failed(self):
+        server = self.rack("nas8", SETTINGS)
+        server.client().create_bucket(Bucket="pantry")
+        objects = self.used(server, "first")
+        server.until_cold()
+        on_drive = ("--data", server.data, "--json")
+        drive = server.explain("pantry", "first/00")["place"]["drives"][0]["drive"]
+        self.assertEqual(larder("drive", "fail", drive, *on_drive).returncode, 0)
+        copy, began = os.path.join(self.root, "copy"), time.time()
+        self.assertEqual(larder("catalog", "backup", copy, "--data", server.data).returncode, 0)
+        ended = time.time()
+        server.until("it is rebuilt", lambda status: [r["left_bytes"] for r in status["rebuilds"]] == [0])
+        server.until_asleep()
+        place = os.path.join(server.data, "drives", f"{drive:04}")
+        shutil.rmtree(place)
+        os.mkdir(place)
+        self.assertEqual(larder("drive", "replace", drive, *on_drive).returncode, 0)
+        server.until_asleep()
+        self.assertEqual(server.stop(), 0)
+        lose(server.data, "workshop")
+        report = self.recovered(server.data, "--from", copy)
+        self.assertEqual((report["base"]["source"], report["failed"]), ("copy", [drive]))
+        made = report["base"]["made_ms"] / 1000
+        self.assertTrue(began - 0.001 <= made <= ended, (began, made, ended))
+        said = larder("recover", "--replace", "--from", copy, "--data", server.data).stdout
+        date = email.utils.formatdate(made, usegmt=True)
+        self.assertRegex(said, f"(?m)^base +the copy given with --from: [0-9]+ records of {date}, and ")
+        self.assertRegex(said, f"(?m)^failed +this base records drive {drive} as failed; .*`larder drive replace N`$")
+        # That helps.
+        replaced = larder("drive", "replace", drive, *on_drive).stdout
+        self.assertEqual(json.loads(replaced)["state"], "standby")
+        server = self.serve(server.data)
+        self.assertEqual(server.status()["drives"]["failed"], 0)
+        self.reads(server.client(), "pantry", objects)
 
     def test_a_copy_in_the_data_directory_or_on_a_drive_is_refused(self):
         server = self.rack("nas8", STAYING)
