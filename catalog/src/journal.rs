@@ -17,8 +17,9 @@
 //!
 //! The two newest snapshots stay, and the segments since the older one: if the newest is damaged, the one before leads
 //! to the same end. While a record of the catalog is damaged, new snapshots have the damage as well. So the oldest one
-//! stays besides until a snapshot without damage is made: a load takes from it the records that have not changed since.
-//! The segments since stay, too, until they take too much room or the journal has a gap, as after a kill.
+//! and the newest one without damage stay besides until a snapshot without damage is made: a load takes from them the
+//! records that have not changed since. The segments since the oldest one stay, too, until they take too much room or
+//! the journal has a gap, as after a kill.
 //! [`Journal::check`] reads the files that lead to the catalog, and makes a snapshot due if one is damaged.
 //!
 //! Commits wait only for the journal's writes, and do not fail with them: after an error a snapshot is due.
@@ -27,7 +28,9 @@ use crate::catalog::Catalog;
 use crate::copies;
 use crate::follower::{FollowedFrom, Follower};
 use crate::log_entry;
-use crate::snapshot::{FrameReader, Header, SnapshotError, SnapshotTotals, batch_frame, check_snapshot};
+use crate::snapshot::{
+    FrameReader, Header, SnapshotError, SnapshotTotals, batch_frame, check_snapshot, has_no_damaged_record,
+};
 use lineage::Sequence;
 use parking_lot::Mutex;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -223,8 +226,9 @@ impl Journal {
 
     /// Makes a snapshot of `catalog`, which the journal follows, and removes the files before the previous snapshot. If
     /// the segments do not continue from the previous one, removes all files before the new one. If records of the
-    /// catalog are damaged, the oldest snapshot stays, which may have them whole. The segments since stay with it, as
-    /// long as they continue from it and take at most the room of the new snapshot, or 256 MiB.
+    /// catalog are damaged, the oldest snapshot and the newest one without damage stay, which may have them whole. The
+    /// segments since the oldest stay with it, as long as they continue from it and take at most the room of the new
+    /// snapshot, or 256 MiB.
     ///
     /// # Errors
     /// [`SnapshotError`]; the journal is then unchanged.
@@ -239,13 +243,15 @@ impl Journal {
         File::open(&self.dir)?.sync_all()?;
         let last = files.snapshots.iter().rev().map(|(number, _)| *number).find(|number| *number < before);
         let kept = last.filter(|_| leads_on).unwrap_or(before);
-        let oldest = files.snapshots.first().map(|(number, _)| *number);
-        let oldest = oldest.filter(|number| totals.damaged > 0 && *number < kept);
+        let older = files.snapshots.iter().filter(|(number, _)| totals.damaged > 0 && *number < kept);
+        let oldest = older.clone().next().map(|(number, _)| *number);
+        let whole = older.rev().find(|(_, path)| has_no_damaged_record(path)).map(|(number, _)| *number);
         let bytes: u64 = files.segments.iter().map(|(_, path)| fs::metadata(path).map_or(0, |file| file.len())).sum();
         let has_room = bytes <= totals.bytes.max(OLD_SEGMENTS_BYTES);
         let since = oldest.filter(|_| leads_on && has_room).unwrap_or(kept);
         let first = first_needed(&files.segments, since).min(before);
-        let snapshots = files.snapshots.iter().filter(|(number, _)| *number < kept && Some(*number) != oldest);
+        let stays = |number| number >= kept || [oldest, whole].contains(&Some(number));
+        let snapshots = files.snapshots.iter().filter(|(number, _)| !stays(*number));
         for (_, path) in snapshots.chain(files.segments.iter().filter(|(number, _)| *number < first)) {
             remove(path, &self.rack)?;
         }

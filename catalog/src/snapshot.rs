@@ -24,6 +24,7 @@ mod load;
 
 pub use format::SnapshotError;
 pub(crate) use format::{FrameReader, Header, batch_frame};
+pub(crate) use load::has_no_damaged_record;
 pub(crate) use load::{FillError, LoadTarget};
 pub use load::{LoadFrom, Loaded, check_snapshot, load_snapshot};
 

@@ -36,6 +36,8 @@ const SPARE_LOGS_MAX: u64 = 2;
 const STILL: Duration = Duration::from_secs(1);
 /// The pause after a try to make a rotation level, as a multiple of the time that the try took.
 const TRY_PAUSE: u32 = 20;
+/// The longest such pause: there may be room again long before.
+const TRY_PAUSE_MAX: Duration = Duration::from_hours(1);
 
 /// Creates the file of a log, durably: in the room of `spare`, if given. The new name is durable before the header
 /// overwrites that of the dead log, so a file with a dead log's name is always dead.
@@ -152,7 +154,7 @@ impl Cycle {
     /// does nothing else meanwhile, so tries take a small part of its time.
     pub(crate) fn stays_behind(&mut self, began: Time) {
         let now = (self.shared.config.clock)();
-        self.behind = Some(now + STILL.max(now.since(began) * TRY_PAUSE));
+        self.behind = Some(now + (now.since(began) * TRY_PAUSE).clamp(STILL, TRY_PAUSE_MAX));
     }
 
     /// Notes that it is level again.

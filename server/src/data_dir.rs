@@ -63,6 +63,8 @@ const RACK_BEFORE: &str = "rack.toml.before";
 pub(crate) const CREDENTIALS: &str = "credentials";
 const IDENTITY: &str = "identity";
 const CATALOG: &str = "catalog.db";
+/// The complete catalog of a recovery, until it is in its place.
+pub(crate) const RECOVERED: &str = "catalog.db.recovered";
 const INTAKE: &str = "intake";
 const WORKSHOP: &str = "workshop";
 /// In the workshop.
@@ -184,7 +186,8 @@ impl DataDir {
     /// When it is not complete and sound, or another process works in it.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
         let dir = Self::open_to_serve(path)?;
-        match dir.lost_catalog() {
+        // Of a recovery that was ended at that moment, the catalog is put in its place when it is opened.
+        match dir.lost_catalog().filter(|_| !dir.path.join(RECOVERED).exists()) {
             // `larder serve` does not come here; it may be able to make the catalog again.
             Some(lost) => Err(lost.or_started()),
             None => Ok(dir),

@@ -3,7 +3,7 @@
 //! name.
 //!
 //! Invariants:
-//! - a complete catalog that a killed process has left is put in place first;
+//! - the complete catalog that a killed recovery has left is put in place first;
 //! - nothing is made again before the old file is closed, and the log is only read meanwhile;
 //! - if the workshop does not lead to the newest state, the file stays as it is: a start refuses it, or treats it as an
 //!   older catalog ([`crate::catalog_age`]);
@@ -24,9 +24,9 @@ type Opened = (SqliteStore, Option<Arc<IntakeLog>>);
 /// # Errors
 /// [`ServerError`].
 pub(crate) async fn open(dir: &DataDir, purpose: Purpose, options: SqliteOptions) -> Result<Opened, ServerError> {
-    if recover::finish_publishing(&dir.catalog())?.is_some() {
-        tracing::warn!("a process was ended while it replaced the catalog; the new catalog is in place now");
-        dir.give_what_root_made()?;
+    if let Some(published) = recover::finish_publishing(dir).await? {
+        let kept = published.replaced.map_or_else(String::new, |kept| format!("; the old one is kept as {kept}"));
+        tracing::warn!("a recovery was ended while it replaced the catalog; the new catalog is in place now{kept}");
     }
     let opened = open_once(dir, purpose, options);
     let Some(why) = flaw(&opened, purpose) else { return opened };

@@ -95,7 +95,7 @@ async fn recover(
 ) -> Result<Report, ServerError> {
     let place = dir.catalog();
     // Its catalog may be replaced: this recovery repeats one that was killed.
-    let is_finished = finish_publishing(&place)?.is_some();
+    let is_finished = finish_publishing(dir).await?.is_some();
     if is_finished {
         tracing::warn!("an earlier recovery was ended while it replaced the catalog; that is done now");
     }
@@ -150,6 +150,8 @@ async fn recover(
         count_starts(rack, &catalog).await?;
     }
     make_what_is_missing(dir)?;
+    // Before, for the start that may have to finish it.
+    dir.give_what_root_made()?;
     report.replaced = publish(&place, &draft, Manifest::Goes)?.replaced;
     dir.give_what_root_made()?;
     Ok(report)

@@ -256,17 +256,13 @@ impl Healing<'_> {
             if is_left { Vec::new() } else { gone }
         };
         for drive in failed {
+            let by_rack = self.running.overlay.state().drives[drive].abandoned;
             let mut is_back = false;
             let is_seen_to = async || {
-                // The rack may take back a drive that it gave up itself. Blobs may need it, or depend on it meanwhile.
-                absent::look(self.running).await;
-                let (by_rack, is_gone) = {
-                    let faults = &self.running.overlay.state().drives[drive];
-                    (faults.abandoned, faults.abandoned || faults.destroyed || faults.given_up)
-                };
-                is_back = !is_gone;
-                let is_given_up = is_gone && self.give_up(drive).await;
-                is_back |= is_gone && !is_given_up && by_rack && operator::put_back(self.running, drive).await;
+                // The rack may take back a drive that it gave up itself, and then blobs may depend on it.
+                is_back = by_rack && operator::is_taken_back(self.running, drive).await;
+                let is_given_up = !is_back && self.give_up(drive).await;
+                is_back |= !is_given_up && by_rack && operator::put_back(self.running, drive).await;
                 is_given_up || is_back
             };
             self.until("a drive is given up", is_seen_to).await;

@@ -118,6 +118,14 @@ pub(crate) async fn replace(running: &Running, drive: usize, back: bool) -> bool
     if back && is_sound { put_back(running, drive).await } else { put_another(running, drive).await }
 }
 
+/// True if the rack has taken `drive` back, which it had given up: then it is in service again.
+pub(crate) async fn is_taken_back(running: &Running, drive: usize) -> bool {
+    let id = DriveId(drive as u32);
+    let has_failed = running.world.ask(move |rack, _| rack.has_failed(id)).await.unwrap_or(true);
+    let is_recorded = running.overlay.state().failed().contains(&id);
+    is_taken(running, drive, !has_failed && !is_recorded)
+}
+
 /// Puts `drive` itself back in its place. It stays there also if it is not taken as its own replacement.
 pub(crate) async fn put_back(running: &Running, drive: usize) -> bool {
     let id = DriveId(drive as u32);

@@ -92,6 +92,17 @@ pub fn check_snapshot(from: &Path) -> Result<Loaded, SnapshotError> {
     read_to_end(from).map(|(_, found)| found)
 }
 
+/// True if the snapshot at `from` is whole, and no record was damaged when it was made.
+pub(crate) fn has_no_damaged_record(from: &Path) -> bool {
+    let read = each_frame(from, |frame| match frame {
+        Frame::Records(page) if page.iter().any(|(key, value)| value.open(key).is_err()) => {
+            Err(SnapshotError::Damaged("a record"))
+        }
+        _ => Ok(()),
+    });
+    read.is_ok()
+}
+
 /// The reason why a new file was not filled.
 #[derive(Debug)]
 pub(crate) enum FillError {

@@ -234,6 +234,30 @@ async fn a_record_that_is_damaged_in_the_newest_snapshot_is_taken_from_an_older_
     }
 }
 
+#[tokio::test]
+async fn the_newest_snapshot_without_damage_stays_besides_the_oldest() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::begin(dir.path(), 1);
+    process.write(0..10).await;
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    process.store.commit(lonely(1)).await.unwrap();
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    let before = JournalFiles::list(&dir.path().join("journal")).unwrap().snapshots;
+    flip_value(dir.path(), &key(8_000));
+    process.write(10..20).await;
+    process.journal.sync_for_test();
+    drop(process);
+    for nonce in 2..5 {
+        process_with_a_gap(dir.path(), nonce).await;
+        let snapshots = JournalFiles::list(&dir.path().join("journal")).unwrap().snapshots;
+        assert!(before.iter().all(|kept| snapshots.contains(kept)) && snapshots.len() <= 4, "{snapshots:?}");
+        let others: Vec<_> = snapshots.iter().map(|(_, path)| path.clone()).collect();
+        let from = LoadFrom { snapshot: others.last().unwrap(), segments: &[], others: &others };
+        let to = dir.path().join(format!("again-{nonce}"));
+        assert_eq!(load_snapshot(from, &to, &mut |_, _| ()).unwrap().damaged, 0);
+    }
+}
+
 /// A process that lacks the end of the journal, as after a kill, and makes a snapshot.
 async fn process_with_a_gap(dir: &Path, nonce: u64) {
     let last = JournalFiles::list(&dir.join("journal")).unwrap().segments.pop().unwrap().1;

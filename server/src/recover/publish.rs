@@ -3,19 +3,23 @@
 //! Invariants:
 //! - until [`publish`] begins, the old catalog is untouched;
 //! - the draft is one file, closed and synced, before anything is moved;
-//! - then it gets a name that says that it is complete. From there on the next start or recovery finishes what a kill
-//!   has left ([`finish_publishing`]), so an older catalog is never remade from the journal instead;
+//! - the draft of a recovery then gets a name that says that it is complete. From there on the next start or recovery
+//!   finishes what a kill has left ([`finish_publishing`]), so an older catalog is never remade from the journal instead.
+//!   It refuses to replace a catalog that was used since. A start that rebuilds the catalog from the workshop needs no
+//!   such name: the next start rebuilds it in the same way;
 //! - the old file goes first, and the files that belong to it next, so that it is never there without its log, and the
 //!   new catalog is never beside the log of another one;
 //! - the manifest of the pool goes before the new catalog gets its name, if the recovery took the pool as it is: it has
 //!   found what the new catalog needs and the pool lacks. The next recovery still reads it, until a start makes one.
 
-use crate::data_dir::{DataDir, MANIFEST};
+use crate::data_dir::{DataDir, MANIFEST, RECOVERED};
 use crate::error::ServerError;
+use catalog::{Catalog, SqliteStore, Store};
 use disk::clock::wall_ms;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The draft of the catalog, and a store that tells which of two objects is newer.
 pub(super) const DRAFT: &str = "catalog.db.recovering";
@@ -55,16 +59,6 @@ pub(super) enum Manifest {
     Goes,
 }
 
-impl Manifest {
-    /// The name of the complete draft.
-    fn complete(self) -> &'static str {
-        match self {
-            Self::Stays => "catalog.db.rebuilt",
-            Self::Goes => "catalog.db.recovered",
-        }
-    }
-}
-
 /// A catalog that was replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Published {
@@ -83,24 +77,63 @@ pub(super) fn publish(place: &Path, draft: &Path, manifest: Manifest) -> Result<
         return Err(ServerError::Refused(why));
     }
     File::open(draft).and_then(|file| file.sync_all()).map_err(|error| io_error("syncing", draft, error))?;
-    let complete = place.with_file_name(manifest.complete());
+    if manifest == Manifest::Stays {
+        return replace(place, draft, manifest);
+    }
+    let complete = place.with_file_name(RECOVERED);
     fs::rename(draft, &complete).map_err(|error| io_error("naming", draft, error))?;
     sync_directory(place)?;
     replace(place, &complete, manifest)
 }
 
-/// Finishes what [`publish`] began in a process that was ended. `None` if there is nothing to finish.
+/// Finishes the recovery of `dir` that a process began to publish before it was ended. `None` if there is none.
 ///
 /// # Errors
-/// [`ServerError`]; the next try finishes it.
-pub(crate) fn finish_publishing(place: &Path) -> Result<Option<Published>, ServerError> {
-    for manifest in [Manifest::Goes, Manifest::Stays] {
-        let complete = place.with_file_name(manifest.complete());
-        if complete.exists() {
-            return replace(place, &complete, manifest).map(Some);
-        }
+/// [`ServerError`]: the next try finishes it, or the operator has to choose between two catalogs.
+pub(crate) async fn finish_publishing(dir: &DataDir) -> Result<Option<Published>, ServerError> {
+    let (place, complete) = (dir.catalog(), dir.catalog().with_file_name(RECOVERED));
+    if !complete.try_exists().map_err(|error| io_error("finding", &complete, error))? {
+        return Ok(None);
     }
-    Ok(None)
+    refuse_if_used_since(&place, &complete)?;
+    let is_whole = is_whole(dir, &complete).await;
+    // Nothing but its lock is left beside it.
+    unless_missing("removing", &complete, fs::remove_file(with_end(&complete, LOCK)))?;
+    if !is_whole {
+        return Err(ServerError::Refused(format!(
+            "{} is the catalog of a recovery that was ended, and is damaged or of another rack; move it away and run \
+             `larder recover` again",
+            complete.display()
+        )));
+    }
+    dir.give_what_root_made()?;
+    let published = replace(&place, &complete, Manifest::Goes)?;
+    dir.give_what_root_made()?;
+    Ok(Some(published))
+}
+
+/// Refuses to replace a catalog that was changed after the one at `complete` was made, as after a restored backup.
+fn refuse_if_used_since(place: &Path, complete: &Path) -> Result<(), ServerError> {
+    let modified = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let used = [place.to_owned(), with_end(place, "-wal")].iter().filter_map(|path| modified(path)).max();
+    if used.is_none_or(|used| modified(complete).is_some_and(|made| used <= made)) {
+        return Ok(());
+    }
+    Err(ServerError::Refused(format!(
+        "{} was changed after an ended recovery made {}; move away the one that is not wanted, and start again",
+        place.display(),
+        complete.display()
+    )))
+}
+
+/// True if there is a whole catalog of this rack at `path`.
+async fn is_whole(dir: &DataDir, path: &Path) -> bool {
+    let Ok(store) = SqliteStore::open(path) else { return false };
+    let is_complete = store.incomplete().is_none();
+    match Catalog::open(Arc::new(store)).await {
+        Ok(catalog) => is_complete && catalog.rack_uuid().await.is_ok_and(|rack| rack == Some(dir.rack_uuid().0)),
+        Err(_) => false,
+    }
 }
 
 /// Moves the old catalog aside, and gives its name to the one at `complete`.
@@ -176,6 +209,7 @@ pub(super) fn io_error(what: &str, path: &Path, error: io::Error) -> ServerError
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::time::Duration;
 
     fn names(dir: &Path) -> Vec<String> {
         let mut names: Vec<String> =
@@ -203,30 +237,44 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_catalog_is_published_by_the_next_process_wherever_the_first_one_was_killed() {
-        let moved = [("catalog.db", "catalog.db.replaced-1"), ("catalog.db-wal", "catalog.db.replaced-1-wal")];
-        let goes = [("manifest", "manifest.replaced-1")];
-        for manifest in [Manifest::Goes, Manifest::Stays] {
-            let renames = if manifest == Manifest::Goes { [&moved[..], &goes[..]].concat() } else { moved.to_vec() };
-            for done in 0..=renames.len() {
-                let root = tempfile::tempdir().unwrap();
-                let place = root.path().join("catalog.db");
-                for name in ["catalog.db", "catalog.db-wal", "manifest"] {
-                    fs::write(root.path().join(name), b"old").unwrap();
-                }
-                for (from, to) in &renames[..done] {
-                    fs::rename(root.path().join(from), root.path().join(to)).unwrap();
-                }
-                fs::write(root.path().join(manifest.complete()), b"new").unwrap();
-                let published = finish_publishing(&place).unwrap().unwrap();
-                assert_eq!(published.replaced.is_some(), done == 0);
-                assert_eq!(fs::read(&place).unwrap(), b"new", "{manifest:?} after {done} renames");
-                let left = names(root.path());
-                assert_eq!(left.iter().filter(|name| name.contains(".replaced-")).count(), renames.len(), "{left:?}");
-                assert_eq!(left.contains(&MANIFEST.to_owned()), manifest == Manifest::Stays, "{left:?}");
-                assert_eq!(left.len(), 4, "{left:?}");
-                assert_eq!(finish_publishing(&place).unwrap(), None);
+    fn a_complete_catalog_is_put_in_place_wherever_a_process_was_killed() {
+        let renames = [
+            ("catalog.db", "catalog.db.replaced-1"),
+            ("catalog.db-wal", "catalog.db.replaced-1-wal"),
+            (MANIFEST, "manifest.replaced-1"),
+        ];
+        for done in 0..=renames.len() {
+            let root = tempfile::tempdir().unwrap();
+            let (place, complete) = (root.path().join("catalog.db"), root.path().join(RECOVERED));
+            for name in ["catalog.db", "catalog.db-wal", MANIFEST] {
+                fs::write(root.path().join(name), b"old").unwrap();
             }
+            for (from, to) in &renames[..done] {
+                fs::rename(root.path().join(from), root.path().join(to)).unwrap();
+            }
+            fs::write(&complete, b"new").unwrap();
+            refuse_if_used_since(&place, &complete).unwrap();
+            assert_eq!(replace(&place, &complete, Manifest::Goes).unwrap().replaced.is_some(), done == 0);
+            assert_eq!(fs::read(&place).unwrap(), b"new", "after {done} renames");
+            let left = names(root.path());
+            assert_eq!(left.iter().filter(|name| name.contains(".replaced-")).count(), 3, "{left:?}");
+            assert_eq!(left.len(), 4, "{left:?}");
+        }
+    }
+
+    #[test]
+    fn a_catalog_that_was_used_since_is_not_replaced() {
+        for used in ["catalog.db", "catalog.db-wal"] {
+            let root = tempfile::tempdir().unwrap();
+            let (place, complete) = (root.path().join("catalog.db"), root.path().join(RECOVERED));
+            fs::write(&complete, b"new").unwrap();
+            let made = fs::metadata(&complete).unwrap().modified().unwrap();
+            let file = File::create(root.path().join(used)).unwrap();
+            file.set_modified(made + Duration::from_secs(1)).unwrap();
+            let refused = refuse_if_used_since(&place, &complete).unwrap_err().to_string();
+            assert!(refused.contains("move away the one that is not wanted"), "{refused}");
+            file.set_modified(made).unwrap();
+            refuse_if_used_since(&place, &complete).unwrap();
         }
     }
 
