@@ -870,6 +870,39 @@ class RecoverOlder(SystemTest):
             shutil.rmtree(case)
         self.assertGreaterEqual(replaced, 3)
 
+    @unittest.skipIf(faults.why_not(), faults.why_not())
+    def test_what_a_killed_recovery_has_left_replaces_no_catalog_that_was_used_since_and_is_no_torn_file(self):
+        data, objects = self.put_back("runs")
+        shim = faults.Faults(self.root)
+        shim.arm("after", [("rename", "catalog.db", 1)])
+        words = ["recover", "--replace", "--base", "drives", "--data", data]
+        self.assertEqual(subprocess.run([BINARY, *words], env=shim.environment(), capture_output=True).returncode, -9)
+        shim.disarm()
+        left, catalog = (os.path.join(data, name) for name in ("catalog.db.recovered", "catalog.db"))
+        made = os.stat(left).st_mtime
+
+        def is_refused(why):
+            before = sorted(os.listdir(data))
+            for words in (["serve", "--port", "0"], ["drive", "list"], ["recover", "--replace"]):
+                refused = larder(*words, "--data", data)
+                self.assertEqual(refused.returncode, 1, (words, refused.stdout))
+                self.assertIn(why, refused.stderr)
+            self.assertEqual(sorted(os.listdir(data)), before)
+
+        os.utime(catalog, (made + 60, made + 60))
+        is_refused("move away the one that is not wanted")
+        os.utime(catalog, (made - 60, made - 60))
+        whole = open(left, "rb").read()
+        with open(left, "r+b") as file:
+            file.truncate(len(whole) // 2)
+        os.utime(left, (made, made))
+        is_refused("is damaged or of another rack")
+        with open(left, "wb") as file:
+            file.write(whole)
+        server = self.serve(data)
+        self.assertIn("the new catalog is in place now", server.log())
+        self.reads(server.client(), "pantry", objects)
+
     def test_a_base_that_is_not_there_is_refused(self):
         server = self.rack("nas8", STAYING)
         self.assertEqual(server.stop(), 0)
