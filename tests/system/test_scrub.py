@@ -49,6 +49,11 @@ class Scrub(SystemTest):
     def report(self, server):
         return json.loads(larder("scrub", "status", "--data", server.data, "--json").stdout)
 
+    def said(self, server):
+        """What the text says of the whole rack, and the row of each group."""
+        line, _, _, *rows = larder("scrub", "status", "--data", server.data).stdout.splitlines()
+        return line, rows[:2]
+
     def until_scrubbed(self, server, timeout=90):
         end = time.monotonic() + timeout
         while time.monotonic() < end:
@@ -71,12 +76,19 @@ class Scrub(SystemTest):
         self.assertGreaterEqual(len(blobs), len(KINDS))
         for stacks, kind in zip(blobs, KINDS):
             damage(random.Random(kind).choice(stacks), kind)
+        line, rows = self.said(server)
+        self.assertEqual(line, "no blob of 2 groups has been read yet, once in 90 d")
+        self.assertEqual([row.split()[-1] for row in rows], ["never"] * 2, "a pass over an empty group is none")
         self.assertIn("starts from its first blob", larder("scrub", "start", "--data", server.data).stdout)
         report = self.until_scrubbed(server)
         counts = [group["last"] for group in report["status"]["groups"]]
         self.assertEqual(sum(count["lost_blobs"] for count in counts), 0)
         self.assertEqual(sum(count["repaired_stacks"] for count in counts), len(KINDS))
-        self.assertIn("repaired", larder("scrub", "status", "--data", server.data).stdout)
+        line, rows = self.said(server)
+        read = sum(count["blobs"] > 0 for count in counts)
+        self.assertRegex(line, f"^{read} of 2 groups up to date.*; {len(KINDS)} stacks damaged, {len(KINDS)} repaired$")
+        for row, count in zip(rows, counts, strict=True):
+            self.assertRegex(row, " [0-9.]+ [a-z]+ ago$" if count["blobs"] else " never$")
         server.until_asleep()
         self.is_whole(server, objects)
 
