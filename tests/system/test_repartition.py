@@ -149,6 +149,25 @@ class Repartition(SystemTest):
                     self.assertEqual(plan["alpha"]["from"], "sampled")
                     self.assertAlmostEqual(plan["output_bytes"] / written, 1, delta=0.05)
 
+    def test_a_plan_that_has_to_wait_for_starts_says_so_and_what_more_of_them_would_wear(self):
+        self.filled()
+        # A fraction of the data, so that a group is visited more than once.
+        words = ["s3://lake/events", "--to", "s3://lake/out", "--by", "hash(user_id)", "--partitions", 6, "--memory",
+                 "4MiB", "--object-size", "1MiB", "--dry-run"]
+        self.assertNotIn("per day", self.command(*words).stdout)
+        self.assertEqual(self.server.stop(), 0)
+        self.configure(self.server.data, {**BRISK, "starts_per_day": 1})
+        self.server = self.serve(self.server.data)
+        said = self.command(*words).stdout
+        [chosen] = [line.split() for line in said.splitlines() if line.endswith(" chosen")]
+        strategy, hours, waits, starts = chosen[0], float(chosen[1]), float(chosen[2]), int(chosen[4])
+        self.assertGreater(starts, 1)
+        self.assertGreater(waits, hours + 12)
+        self.assertIn(f"a drive may have 1 start per day, and {strategy} needs {starts} of one drive: the job waits "
+                      f"for the next day again and again, and ends after about {waits / 24:.1f} days", said)
+        wear = f"uses up {100 * starts / 50_000:.2f} % of the 50,000 starts that a drive is rated for"
+        self.assertIn(wear, said)
+
     def test_a_kill_in_the_middle_costs_nothing_but_time(self):
         events = self.filled(time_scale=20)
         job = self.begun()
