@@ -68,8 +68,8 @@ impl Sealed {
     }
 
     /// True if `whole`, which opens under the same key, may be this value before it was damaged: two of body, sequence
-    /// number and checksum are equal. So damage in one place is repaired, and no older version passes for it. (A page of
-    /// the database that a disk never wrote may have the number and the checksum of an older version: that one passes.)
+    /// number and checksum are equal. So damage in one place is repaired, and no older version passes for it. (A page
+    /// of the database that a disk never wrote may have the number and checksum of an older version: that one passes.)
     pub(crate) fn is_damaged_copy_of(&self, whole: &Self) -> bool {
         let (Some(mine), Some(theirs)) = (self.parts(), whole.parts()) else { return false };
         let equal = [mine.0 == theirs.0, mine.1 == theirs.1, mine.2 == theirs.2];

@@ -107,9 +107,14 @@ class Owners(SystemTest):
             second.client().delete_object(Bucket="pantry", Key=key)
         self.fails(503, "ServiceUnavailable", second.client().get_object, Bucket="pantry", Key=asked)
         self.is_refused(second)
-        away = lambda: {f"{drive['drive']:04}" for drive in second.drives() if drive["state"] == "away"}
-        second.until("all drives of the group are refused", lambda _: len(away()) >= 24)
-        self.assertEqual((len(away()), away() - mounted), (24, set()), "no other drive is blamed")
+        away = set()
+
+        def all_are_refused(_):
+            away.update(f"{drive['drive']:04}" for drive in second.drives() if drive["state"] == "away")
+            return len(away) >= 24
+
+        second.until("all drives of the group are refused", all_are_refused)
+        self.assertEqual((len(away), away - mounted), (24, set()), "no other drive is blamed")
         self.assertEqual(second.stop(), 0)
         # The original has forgotten what it recalled.
         self.assertEqual(first.stop(), 0)

@@ -4,9 +4,9 @@
 //! - until [`publish`] begins, the old catalog is untouched;
 //! - the draft is one file, closed and synced, before anything is moved;
 //! - the draft of a recovery then gets a name that says that it is complete. From there on the next start or recovery
-//!   finishes what a kill has left ([`finish_publishing`]), so an older catalog is never remade from the journal instead.
-//!   It refuses to replace a catalog that was used since. A start that rebuilds the catalog from the workshop needs no
-//!   such name: the next start rebuilds it in the same way;
+//!   finishes what a kill has left ([`finish_publishing`]), so an older catalog is never rebuilt from the journal
+//!   instead. It refuses to replace a catalog that was used since. A start that rebuilds the catalog from the workshop
+//!   needs no such name: the next start rebuilds it in the same way;
 //! - the old file goes first, and the files that belong to it next, so that it is never there without its log, and the
 //!   new catalog is never beside the log of another one;
 //! - the manifest of the pool goes before the new catalog gets its name, if the recovery took the pool as it is: it has
