@@ -154,7 +154,7 @@ class BadDrives(Racks):
         # A blob that lost no more than r stacks may find no room on the four drives that are left of its group.
         server = self.serve(data)
         left = lambda status: [rebuild for rebuild in status["rebuilds"] if rebuild["left_bytes"]]
-        server.until("what is left says why", lambda status: all(one["stuck"] for one in left(status)))
+        server.until("each unfinished rebuild is stuck", lambda status: all(one["stuck"] for one in left(status)))
         self.assertTrue(all(rebuild["lacks_drives"] == 2 for rebuild in left(server.status())))
         for drive in gone[:2]:
             os.mkdir(self.place(data, drive))

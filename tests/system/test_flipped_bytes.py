@@ -142,7 +142,7 @@ class FlippedBytes(SystemTest):
         flip(path, at)
         server, refused = self.starts(data)
         if refused:
-            # It says what is damaged; the fix is another copy of the file.
+            # It names the damage; the fix is another copy of the file.
             name = os.path.basename(path).removesuffix("-wal")
             known = [name, kind.split(" of ")[-1], "catalog", "larder.toml"]
             self.assertTrue(any(word in refused for word in known), refused)

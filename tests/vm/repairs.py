@@ -1,4 +1,4 @@
-"""What is repaired on a rack of whole disks in a virtual machine: verified while no server runs, its catalog lost and
+"""Repairs of a rack of whole disks in a virtual machine: verified while no server runs, its catalog lost and
 made again, a disk replaced by another, with a server and without one.
 
 The rack is that of rack.py: two groups of two disks, of which two may spin. A fifth disk is the new one."""

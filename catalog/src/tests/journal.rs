@@ -6,7 +6,7 @@ use crate::snapshot::{LoadFrom, Loaded, load_snapshot};
 use crate::store::{Batch, Store, Write};
 use crate::{Catalog, SqliteStore};
 use lineage::Sequence;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const RACK: [u8; 16] = [7; 16];
@@ -212,15 +212,12 @@ async fn a_record_that_is_damaged_in_the_newest_snapshot_is_taken_from_an_older_
     process.journal.snapshot(&process.catalog, 1).await.unwrap();
     let oldest = process.journal.newest_snapshot().unwrap().unwrap();
     let before = value_of(dir.path(), &key(8_000));
-    flip_value(dir.path(), &key(8_000));
-    process.write(10..20).await;
-    process.journal.sync_for_test();
-    drop(process);
+    rots_and_ends(dir.path(), process).await;
     for nonce in 2..5 {
         process_with_a_gap(dir.path(), nonce).await;
         let files = JournalFiles::list(&dir.path().join("journal")).unwrap();
         assert!(files.snapshots.contains(&oldest), "{:?}", files.snapshots);
-        let others: Vec<_> = files.snapshots.iter().map(|(_, path)| path.clone()).collect();
+        let others = paths(&files.snapshots);
         let to = dir.path().join(format!("again-{nonce}"));
         let from = LoadFrom { snapshot: others.last().unwrap(), segments: &[], others: &others };
         let alone = load_snapshot(LoadFrom::one(from.snapshot, &[]), &to, &mut |_, _| ()).unwrap();
@@ -243,19 +240,28 @@ async fn the_newest_snapshot_without_damage_stays_besides_the_oldest() {
     process.store.commit(lonely(1)).await.unwrap();
     process.journal.snapshot(&process.catalog, 1).await.unwrap();
     let before = JournalFiles::list(&dir.path().join("journal")).unwrap().snapshots;
-    flip_value(dir.path(), &key(8_000));
-    process.write(10..20).await;
-    process.journal.sync_for_test();
-    drop(process);
+    rots_and_ends(dir.path(), process).await;
     for nonce in 2..5 {
         process_with_a_gap(dir.path(), nonce).await;
         let snapshots = JournalFiles::list(&dir.path().join("journal")).unwrap().snapshots;
         assert!(before.iter().all(|kept| snapshots.contains(kept)) && snapshots.len() <= 4, "{snapshots:?}");
-        let others: Vec<_> = snapshots.iter().map(|(_, path)| path.clone()).collect();
+        let others = paths(&snapshots);
         let from = LoadFrom { snapshot: others.last().unwrap(), segments: &[], others: &others };
         let to = dir.path().join(format!("again-{nonce}"));
         assert_eq!(load_snapshot(from, &to, &mut |_, _| ()).unwrap().damaged, 0);
     }
+}
+
+/// The lonely record rots, and the process ends after further batches.
+async fn rots_and_ends(dir: &Path, process: Process) {
+    flip_value(dir, &key(8_000));
+    process.write(10..20).await;
+    process.journal.sync_for_test();
+}
+
+/// Files of a journal without their numbers.
+fn paths(files: &[(Sequence, PathBuf)]) -> Vec<PathBuf> {
+    files.iter().map(|(_, path)| path.clone()).collect()
 }
 
 /// A process that lacks the end of the journal, as after a kill, and makes a snapshot.
@@ -282,8 +288,7 @@ async fn a_record_that_was_written_after_the_older_snapshots_is_taken_from_its_b
     process.write(0..10).await;
     process.journal.snapshot(&process.catalog, 1).await.unwrap();
     let files = JournalFiles::list(&dir.path().join("journal")).unwrap();
-    let others: Vec<_> = files.snapshots.iter().map(|(_, path)| path.clone()).collect();
-    let segments: Vec<_> = files.segments.iter().map(|(_, path)| path.clone()).collect();
+    let (others, segments) = (paths(&files.snapshots), paths(&files.segments));
     for (segments, damaged) in [(&segments[..], 0), (&[], 1)] {
         let to = dir.path().join(format!("again-{damaged}"));
         let from = LoadFrom { snapshot: others.last().unwrap(), segments, others: &others };
