@@ -881,13 +881,16 @@ class RecoverOlder(SystemTest):
         left, catalog = (os.path.join(data, name) for name in ("catalog.db.recovered", "catalog.db"))
         made = os.stat(left).st_mtime
 
+        # The next try removes the drafts of this one.
+        names = lambda: {name for name in os.listdir(data) if "recovering" not in name}
+
         def is_refused(why):
-            before = sorted(os.listdir(data))
-            for words in (["serve", "--port", "0"], ["drive", "list"], ["recover", "--replace"]):
+            before = names()
+            for words in (["serve", "--port", "0"], ["drive", "lost"], ["recover", "--replace"]):
                 refused = larder(*words, "--data", data)
                 self.assertEqual(refused.returncode, 1, (words, refused.stdout))
                 self.assertIn(why, refused.stderr)
-            self.assertEqual(sorted(os.listdir(data)), before)
+            self.assertEqual(names(), before)
 
         os.rename(catalog, f"{catalog}.aside")
         refused = larder("verify", "--data", data)
