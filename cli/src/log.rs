@@ -2,14 +2,15 @@
 //!
 //! Each callsite may log [`LINES_MAX`] lines per minute, or [`DETAIL_LINES_MAX`] if its level is `debug` or `trace`,
 //! which an operator asks for. Further lines are dropped and counted. The count is logged after the minute, and when
-//! the process ends. So neither a client nor a broken drive can fill a disk, and the first lines, which name the cause,
-//! are kept.
+//! the process ends. A line is cut after [`LINE_BYTES_MAX`]. So neither a client nor a broken drive can fill a disk, and
+//! the first lines, which name the cause, are kept.
 //!
 //! The protocol library logs each refused request as an error. These lines are always dropped; `s3` counts refused
 //! requests.
 
 use parking_lot::Mutex;
 use server::clock::monotonic;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
@@ -25,6 +26,8 @@ use tracing_subscriber::prelude::*;
 const LINES_MAX: u32 = 200;
 /// The same for the levels `debug` and `trace`.
 const DETAIL_LINES_MAX: u32 = 20_000;
+/// The longest line: a client chooses its URL.
+const LINE_BYTES_MAX: usize = 8 << 10;
 const MINUTE: Duration = Duration::from_mins(1);
 /// The target of the protocol library.
 const LIBRARY: &str = "s3s";
@@ -46,10 +49,35 @@ pub fn to_stderr(filter: Option<&str>) -> Result<(), String> {
         })?,
     };
     let limit = LIMIT.get_or_init(RateLimit::default);
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| Cut).with_ansi(std::io::stderr().is_terminal());
     tracing_subscriber::registry().with(lines.with_filter(filter.and(limit))).init();
     Ok(())
+}
+
+/// Standard error, which receives a line with each call.
+struct Cut;
+
+impl Write for Cut {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        std::io::stderr().write_all(&cut(line))?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
+}
+
+/// `line`, with the bytes beyond [`LINE_BYTES_MAX`] replaced by their number.
+fn cut(line: &[u8]) -> Cow<'_, [u8]> {
+    let Some(rest) = line.len().checked_sub(LINE_BYTES_MAX).filter(|rest| *rest > 0) else { return line.into() };
+    [&line[..LINE_BYTES_MAX], format!(" ... and {rest} bytes more\n").as_bytes()].concat().into()
+}
+
+/// The path of a source file from its crate on, without the directories of the machine that built it.
+fn from_crate_on(file: &str) -> &str {
+    let Some((before, _)) = file.rsplit_once("/src/") else { return file };
+    &file[before.rfind('/').map_or(0, |at| at + 1)..]
 }
 
 /// Logs the counts of dropped lines that were not logged yet.
@@ -106,7 +134,7 @@ impl RateLimit {
     /// Writes the counts to standard error directly, since the log could drop them.
     fn report(&self, now: Option<Instant>) {
         for (of, lines) in self.take_dropped(now) {
-            let place = of.file().unwrap_or_else(|| of.target());
+            let place = of.file().map_or_else(|| of.target(), from_crate_on);
             let at = of.line().map_or_else(String::new, |line| format!(":{line}"));
             // There is no other place to report a failed write.
             let _ = writeln!(
@@ -152,6 +180,25 @@ fn lines_max(level: Level) -> u32 {
 mod tests {
     use super::*;
     use tracing::metadata::Kind;
+
+    #[test]
+    fn a_long_line_is_cut_and_says_by_how_much() {
+        let line = [b'a'; LINE_BYTES_MAX + 5];
+        assert_eq!(cut(&line[..LINE_BYTES_MAX]).len(), LINE_BYTES_MAX);
+        let cut = cut(&line);
+        assert!(cut.starts_with(&line[..LINE_BYTES_MAX]) && cut.ends_with(b"a ... and 5 bytes more\n"));
+    }
+
+    #[test]
+    fn a_source_file_is_named_from_its_crate_on() {
+        for (file, named) in [
+            ("s3/src/error.rs", "s3/src/error.rs"),
+            ("/home/builder/registry/src/mirror-1/s3s-0.14.1/src/ops/mod.rs", "s3s-0.14.1/src/ops/mod.rs"),
+            ("build.rs", "build.rs"),
+        ] {
+            assert_eq!(from_crate_on(file), named);
+        }
+    }
 
     #[test]
     fn a_callsite_has_a_limit_per_minute_and_dropped_lines_are_counted() {

@@ -252,6 +252,14 @@ fn forecasts(plan: &Plan) -> String {
 fn waits(plan: &Plan) -> String {
     let chosen = plan.forecasts.iter().find(|forecast| forecast.strategy == plan.chosen);
     let Some(chosen) = chosen.filter(|chosen| chosen.hours_with_budget > chosen.hours) else { return String::new() };
+    let per_day = counted(u64::from(plan.starts_per_day), "start");
+    let days = chosen.hours_with_budget / 24.0;
+    if chosen.starts_per_drive <= u64::from(plan.starts_per_day) {
+        return format!(
+            "a drive may have {per_day} per day, and some were used today: the job waits for the next day, and ends \
+             after about {days:.1} days\n"
+        );
+    }
     let more = match plan.rated_starts {
         // A job that was asked for before this was reported.
         0 => String::new(),
@@ -265,12 +273,10 @@ fn waits(plan: &Plan) -> String {
         ),
     };
     format!(
-        "a drive may have {} per day, and {} needs {} of one drive: the job waits for the next day again and again, \
-         and ends after about {:.1} days; more --memory needs fewer starts\n{more}",
-        counted(u64::from(plan.starts_per_day), "start"),
+        "a drive may have {per_day} per day, and {} needs {} of one drive: the job waits for the next day again and \
+         again, and ends after about {days:.1} days; more --memory needs fewer starts\n{more}",
         plan.chosen,
         count(chosen.starts_per_drive),
-        chosen.hours_with_budget / 24.0,
     )
 }
 
@@ -439,6 +445,22 @@ mod tests {
         let wear =
             "`starts_per_day = 1042` in larder.toml it ends after about 5.9 days instead; that uses up 3.47 % of the";
         assert!(text.contains(wear) && text.contains("30,000 starts that a drive is rated for"), "{text}");
+    }
+
+    #[test]
+    fn a_plan_that_waits_for_tomorrow_advises_no_other_budget() {
+        let forecast = Forecast {
+            strategy: "BuffPack".into(),
+            hours: 1.0,
+            hours_with_budget: 24.0,
+            starts_per_drive: 1,
+            fits: true,
+            ..Forecast::default()
+        };
+        let plan = Plan { forecasts: vec![forecast], chosen: "BuffPack".into(), starts_per_day: 1, ..Plan::default() };
+        let text = planned(&JobReport { plan: Some(Plan { rated_starts: 50_000, ..plan }), ..JobReport::default() });
+        assert!(text.contains("some were used today") && text.contains("1.0 days"), "{text}");
+        assert!(!text.contains("larder.toml"), "{text}");
     }
 
     #[test]

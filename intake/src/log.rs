@@ -18,6 +18,7 @@
 use crate::bytes::{BLOCK_BYTES, Damage, block, open_block_of};
 use crate::names::{FileId, Identity};
 use crate::record::{Head, Sequence};
+use std::fmt;
 
 /// The format version that is written.
 const VERSION: u32 = 2;
@@ -95,6 +96,16 @@ pub struct Rot {
     pub bytes: u64,
     /// The key and number of the record, if at least these can be read.
     pub record: Option<(Vec<u8>, Sequence)>,
+}
+
+impl fmt::Display for Rot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, bytes, record } = self;
+        if let Some((key, sequence)) = record {
+            write!(f, "version {} of the key {}, in ", sequence.0, key.escape_ascii())?;
+        }
+        write!(f, "{bytes} bytes from byte {offset} on")
+    }
 }
 
 /// The contents of a log.

@@ -230,3 +230,10 @@ fn room_is_known_by_the_first_record_of_a_dead_log() {
     assert!(!is_room(&in_used_room(&image[..BLOCK_BYTES]), [new]), "nobody said that what lies in it is dead");
     assert!(!is_room(&untouched, [old]) && !is_room(&[], [old]));
 }
+
+#[test]
+fn rot_is_named_by_its_key_if_that_is_known() {
+    let rot = Rot { offset: 4096, bytes: 200, record: Some((b"pantry/a\xFF".to_vec(), Sequence(29))) };
+    assert_eq!(rot.to_string(), "version 29 of the key pantry/a\\xff, in 200 bytes from byte 4096 on");
+    assert_eq!(Rot { record: None, ..rot }.to_string(), "200 bytes from byte 4096 on");
+}

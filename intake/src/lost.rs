@@ -77,7 +77,7 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Version { key, sequence } => write!(f, "version {} of the key {}", sequence.0, key.escape_ascii()),
-            Self::Place { file, drive, rot } => write!(f, "a part of the log {file} on drive {drive}: {rot:?}"),
+            Self::Place { file, drive, rot } => write!(f, "{rot} of the log {file} on drive {drive}"),
             Self::Shelf { file, drive, keys: (first, last, records) } => {
                 let (first, last) = (first.escape_ascii(), last.escape_ascii());
                 write!(f, "the shelf {file} on drive {drive}: {records} records, of the keys {first} to {last}")

@@ -42,7 +42,7 @@ use disk::owner::{Claim, Runs};
 use disk::private;
 use disks::{DISKS, Disks};
 use engine::layout::synthesise;
-use error::{damaged, failed, foreign, lost_part, read_part, refused};
+use error::{being_replaced, damaged, failed, foreign, lost_part, read_part, refused};
 use identity::Identity;
 use lineage::{OwnRuns, RunId};
 use lock::LOCK;
@@ -186,9 +186,9 @@ impl DataDir {
     /// When it is not complete and sound, or another process works in it.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
         let dir = Self::open_to_serve(path)?;
-        // Of a recovery that was ended at that moment, the catalog is put in its place when it is opened.
-        match dir.lost_catalog().filter(|_| !dir.path.join(RECOVERED).exists()) {
+        match dir.lost_catalog() {
             // `larder serve` does not come here; it may be able to make the catalog again.
+            Some(_) if dir.path.join(RECOVERED).exists() => Err(being_replaced(&dir.catalog())),
             Some(lost) => Err(lost.or_started()),
             None => Ok(dir),
         }

@@ -206,6 +206,7 @@ impl IntakeLog {
             match error.kind() {
                 io::ErrorKind::NotConnected => return missing(places),
                 io::ErrorKind::InvalidData => return incomplete(&error),
+                io::ErrorKind::ResourceBusy => return ServerError::Refused(error.to_string()),
                 _ => {}
             }
             let fix = "make sure that it is a readable and writable directory on a disk with free space";

@@ -93,6 +93,7 @@ impl IntakePlaces {
         mut open: impl FnMut(usize, &Path) -> io::Result<Box<dyn Directory>>,
     ) -> io::Result<Found> {
         let (mut found, mut unmounted): Found = Default::default();
+        let mut foreign = None;
         let is_pool = self.is_made();
         for (index, place) in self.places.iter().enumerate() {
             let shown = place.display();
@@ -112,7 +113,9 @@ impl IntakePlaces {
                 if let (true, Some(disk)) = (is_new, self.disks.get(PoolDriveId(index as u32))) {
                     disk.check().map_err(io::Error::other)?;
                 }
-                if !self.is_ours(place)? {
+                if let Some(why) = self.owned_by_another(place)? {
+                    tracing::error!("a drive of the pool is not used: {shown}: {why}");
+                    foreign.get_or_insert_with(|| format!("{shown}: {why}"));
                     unmounted.push(place.clone());
                     continue;
                 }
@@ -123,23 +126,23 @@ impl IntakePlaces {
                 return Err(io::Error::new(io::ErrorKind::NotFound, format!("{shown}: it {what}")));
             }
         }
-        Ok((found, unmounted))
+        match foreign.filter(|_| found.is_empty()) {
+            Some(why) => Err(io::Error::new(io::ErrorKind::ResourceBusy, why)),
+            None => Ok((found, unmounted)),
+        }
     }
 }
 
 impl IntakePlaces {
-    /// Acquires the drive at `place`. False if another server owns it; the log has the reason and the fix.
-    fn is_ours(&self, place: &Path) -> io::Result<bool> {
-        let Some(claim) = self.claim.as_ref().filter(|_| place.is_dir()) else { return Ok(true) };
+    /// Acquires the drive at `place`. If another server owns it, returns the reason and the fix.
+    fn owned_by_another(&self, place: &Path) -> io::Result<Option<String>> {
+        let Some(claim) = self.claim.as_ref().filter(|_| place.is_dir()) else { return Ok(None) };
         match claim.hold(place) {
             Ok(()) => {
                 close_within(place);
-                Ok(true)
+                Ok(None)
             }
-            Err(DriveError::Owner(why)) => {
-                tracing::error!("a drive of the pool is not used: {}: {why}", place.display());
-                Ok(false)
-            }
+            Err(DriveError::Owner(why)) => Ok(Some(why.to_string())),
             Err(error) => Err(io::Error::other(error)),
         }
     }

@@ -225,6 +225,7 @@ class Owners(SystemTest):
         for place in places:
             [said] = [line for line in refused.stderr.splitlines() if f"pool is not used: {place}: " in line]
             self.assertIn(why, said)
+        self.assertIn(why, refused.stderr.splitlines()[-1], "the refusal says it, too")
         self.assertTrue(list(map(tree, places)) == before, "nothing on them is changed")
 
     def test_a_copy_is_not_served_while_all_drives_of_the_pool_are_the_originals(self):

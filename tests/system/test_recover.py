@@ -892,6 +892,11 @@ class RecoverOlder(SystemTest):
                 self.assertIn(why, refused.stderr)
             self.assertEqual(names(), before)
 
+        os.rename(catalog, f"{catalog}.aside")
+        refused = larder("verify", "--data", data)
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        self.assertIn("start the server, or run `larder recover`: both finish that first", refused.stderr)
+        os.rename(f"{catalog}.aside", catalog)
         os.utime(catalog, (made + 60, made + 60))
         is_refused("move away the one that is not wanted")
         os.utime(catalog, (made - 60, made - 60))

@@ -57,7 +57,7 @@ pub enum DataDirError {
 }
 
 impl DataDirError {
-    /// Adds to the error of a lost catalog that a start may make it again.
+    /// Adds to the error of a lost catalog that a start may rebuild it.
     pub(super) fn or_started(self) -> Self {
         match self {
             Self::Refused(what) => Self::Refused(format!(
@@ -82,6 +82,12 @@ pub(super) fn damaged(path: &Path, what: impl Display) -> DataDirError {
 pub(super) fn lost_part(path: &Path, what: impl Display) -> DataDirError {
     let dir = path.parent().unwrap_or(path).display();
     refused(path, format!("{what}; restore it, or, if it is lost, run `larder recover --data {dir}`"))
+}
+
+/// The catalog at `path` is missing, and a complete one is to be put there.
+pub(super) fn being_replaced(path: &Path) -> DataDirError {
+    let finish = "start the server, or run `larder recover`: both finish that first";
+    refused(path, format!("is missing, since a recovery was ended while it replaced the catalog; {finish}"))
 }
 
 /// A directory that is not Larder's, which holds files of these names.
