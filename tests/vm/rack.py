@@ -117,14 +117,14 @@ serve() {
     for i in $(seq 120); do [ "$(grep -c '^ready' /tmp/out)" -gt $before ] && return; sleep 1; done
     cat /tmp/log >&2; return 1
 }
-# A request with no more than a socket, whose side of the client stays open: the server takes one that is closed for a
-# client that has gone.
+# A request with no more than a socket, to the port $port if it is set. The client's side stays open: the server takes
+# one that is closed for a client that has gone.
 send() {
     rm -f /tmp/done
     ( printf '%s %s HTTP/1.1\\r\\nHost: HOST\\r\\nConnection: close\\r\\n' "$1" "$2"
       printf 'Content-Length: %s\\r\\n\\r\\n' $( [ -n "$3" ] && wc -c <$3 || echo 0)
       [ -n "$3" ] && cat $3
-      while [ ! -e /tmp/done ]; do sleep 0.2; done ) | ( nc 127.0.0.1 9000 >/tmp/answer; touch /tmp/done )
+      while [ ! -e /tmp/done ]; do sleep 0.2; done ) | ( nc 127.0.0.1 ${port:-9000} >/tmp/answer; touch /tmp/done )
     sed '1,/^\\r$/d' /tmp/answer >/tmp/got
     head -n 1 /tmp/answer | tr -d '\\r'
     head -n 1 /tmp/answer | grep -q ' 200 '
