@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 const SMALL_BYTES: usize = 64 << 10;
 const LARGE_BYTES: usize = 8 << 20;
 const LARGE: u64 = 96;
-/// Memory of the process: see `docs/limits.md`, "Memory in all".
+/// Memory of the process: see `docs/reference/limits.md`, "Memory in all".
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 /// A case: its name, the settings of the workshop, and those of migration.

@@ -2,7 +2,7 @@
 //! deleted, of 0.5 to 16 KB (log-uniform): `cargo bench -p larder --bench million`. 100,000 of them; `-- 1000000` is
 //! another number, and `-- 1000000 DIRECTORY` puts the data there. Every byte that is read is compared.
 //!
-//! Each rate is printed with the peak memory of the process so far, and the bound of `docs/limits.md`, which does not
+//! Each rate is printed with the peak memory of the process so far, and the bound of `docs/reference/limits.md`, which does not
 //! depend on the number of objects. Disk: 2.4 times the objects, which have 4.6 KB on average; a workshop of 16 GB,
 //! where each takes 10 KB. The clients share the processor with the server.
 #![allow(clippy::unwrap_used)]
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const COUNT: u64 = 100_000;
 const CLIENTS: u64 = 32;
-/// Memory of the process: see `docs/limits.md`, "Memory in all".
+/// Memory of the process: see `docs/reference/limits.md`, "Memory in all".
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 const MIN_BYTES: f64 = 512.0;

@@ -193,7 +193,7 @@ mod tests {
     fn a_source_file_is_named_from_its_crate_on() {
         for (file, named) in [
             ("s3/src/error.rs", "s3/src/error.rs"),
-            ("/home/builder/registry/src/mirror-1/s3s-0.14.1/src/ops/mod.rs", "s3s-0.14.1/src/ops/mod.rs"),
+            ("/var/build/registry/src/mirror-1/s3s-0.14.1/src/ops/mod.rs", "s3s-0.14.1/src/ops/mod.rs"),
             ("build.rs", "build.rs"),
         ] {
             assert_eq!(from_crate_on(file), named);

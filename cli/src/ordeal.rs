@@ -229,7 +229,7 @@ fn coverage(totals: &Totals) -> String {
     }
     let (all, cannot) = (torture::pairs().count(), torture::pairs().filter_map(torture::cannot).count());
     format!(
-        "\n{}\n{} of {all} pairs were reached, {} were never reached, {cannot} cannot be (docs/reliability.md says \
+        "\n{}\n{} of {all} pairs were reached, {} were never reached, {cannot} cannot be (docs/reliability/README.md says \
          why)\n",
         table(&["event", "met", "never met", "cannot meet"], &[], rows),
         totals.reached(),

@@ -1,7 +1,7 @@
 //! The label of a drive: its rack, its place in the rack, and its identity.
 //!
 //! It is the file `larder.label`, one block of 4 KiB that is checked at every mount, so that a drive in the wrong slot,
-//! of another rack, or with a damaged file system is never written to. `docs/format.md` draws its bytes.
+//! of another rack, or with a damaged file system is never written to. `docs/format/drives.md` draws its bytes.
 //!
 //! [`Label`] is the expected label of a place in a rack, [`DriveLabel`] the whole label on a drive: by the drive's
 //! UUID, a replaced drive that comes back is distinguished from its replacement, and two copies of one drive are

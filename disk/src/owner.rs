@@ -14,7 +14,7 @@
 //! 4. A mounted directory is locked, so a second process cannot mount it.
 //!
 //! The mark is the file `larder.owner`. It has two blocks of 4 KiB; the older one is overwritten in place, so a crash
-//! leaves the other one, and a full medium can be marked. `docs/format.md` draws the bytes.
+//! leaves the other one, and a full medium can be marked. `docs/format/drives.md` draws the bytes.
 //!
 //! Invariant: nothing is written to a medium with the mark of an unknown run.
 

@@ -1,4 +1,4 @@
-//! Reads and writes rack descriptions; [`write()`] writes them. `docs/racks.md` is the grammar for people.
+//! Reads and writes rack descriptions; [`write()`] writes them. `docs/reference/racks.md` is the grammar for people.
 //!
 //! 1. The TOML parser builds a tree whose keys and values have their places in the text.
 //! 2. `rack` makes a [`RackDraft`](crate::RackDraft) from it; unknown keys, wrong types and wrong units are errors at

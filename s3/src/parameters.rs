@@ -1,6 +1,6 @@
 //! Definitions: the effect of the query parameters, headers and XML elements that S3 defines, by operation. An
 //! operation uses one, accepts it without effect for a stated reason, or refuses it. [`crate::validation`] executes
-//! these definitions, and `docs/s3-parameters.md` is written from them.
+//! these definitions, and `docs/reference/s3-parameters.md` is written from them.
 //!
 //! Invariants: a name without a definition means nothing to S3 and is ignored; but an operation accepts no XML elements
 //! other than its own. An operation's own groups come before [`EVERYWHERE`], and the first match counts. Names are

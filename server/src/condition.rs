@@ -1,5 +1,6 @@
 //! The conditions that a status warns of. Each has a name, which `larder status --json` and `larder_warnings` of the
-//! metrics show, and a risk for objects. `docs/warnings.md` has a row for each, which a test compares with this list.
+//! metrics show, and a risk for objects. `docs/runbook/warnings.md` has a row for each, which a test compares with this
+//! list.
 //!
 //! Invariant: a warning has a condition. A condition may have several warnings, for example one for each drive.
 
@@ -185,9 +186,9 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
-    /// The cells of each row of `docs/warnings.md` about a condition.
+    /// The cells of each row of `docs/runbook/warnings.md` about a condition.
     fn rows() -> Vec<Vec<String>> {
-        let page = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/warnings.md"));
+        let page = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/runbook/warnings.md"));
         let page = fs::read_to_string(page).unwrap();
         let rows = page.lines().filter(|line| line.starts_with("| `"));
         let cells = |line: &str| line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect();

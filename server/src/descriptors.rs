@@ -119,7 +119,7 @@ mod tests {
     fn with_room_enough_everybody_gets_what_he_wants() {
         let all = Descriptors { rack_files: 256, workshop_files: 64, locks: 192, connections: 5120 };
         let usual = Config::default().connection_limit;
-        assert_eq!(Descriptors::of(6_592, usual), Ok(all), "what docs/operating.md says");
+        assert_eq!(Descriptors::of(6_592, usual), Ok(all), "what docs/reference/limits.md says");
         assert_eq!(Descriptors::of(u64::MAX, usual), Ok(all));
         assert!(Descriptors::of(6_591, usual).unwrap().connections < all.connections);
     }

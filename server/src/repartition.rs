@@ -1,6 +1,6 @@
 //! Repartition jobs move records between the groups of the rack, so that these are stored by another key; the data does
-//! not leave the rack (the engine decides, [`engine::repartition`]; `batch` handles records; `docs/repartition.md` is
-//! for users).
+//! not leave the rack (the engine decides, [`engine::repartition`]; `batch` handles records;
+//! `docs/howto/repartition.md` is for users).
 //!
 //! - `plan.rs` the meaning of a request, its input, and the cost of each strategy; `places.rs` and `input.rs` where it
 //!   reads and writes; `sample.rs` processes a few records like the job would, and measures that; `expected.rs`

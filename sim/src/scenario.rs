@@ -1,8 +1,8 @@
 //! Scenarios: questions about a rack, each in a file that anyone can run again.
 //!
 //! A scenario is TOML: parameters, each possibly a list of values or a range, and a plot. Its cases are the product of
-//! all values, in the order of the keys; the last key changes fastest. `docs/simulator.md` describes the grammar for
-//! users.
+//! all values, in the order of the keys; the last key changes fastest. `docs/papers/simulator.md` describes the grammar
+//! for users.
 //!
 //! - `key.rs` and `value.rs` are the keys and their values, `read.rs` reads them from TOML;
 //! - `question.rs` is the scenario, `case.rs` one combination of its values, `sources.rs` its racks and traces,

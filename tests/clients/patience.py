@@ -4,7 +4,7 @@
     LARDER_BINARY=target/release/larder python tests/clients/patience.py [--max-wait "4 min"] [--wake 60] [CLIENT ...]
 
 Each client asks a server of its own, whose drives sleep, for one object of 300 kB, once with its own settings and once
-with those that docs/operating.md recommends. The table has the result of each and the seconds until it was there.
+with those that docs/howto/clients.md recommends. The table has the result of each and the seconds until it was there.
 A client that this machine has not got is named and left out.
 """
 

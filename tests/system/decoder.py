@@ -1,4 +1,4 @@
-"""A decoder of what lies on the media, written from docs/format.md alone.
+"""A decoder of what lies on the media, written from docs/format/ alone.
 
 Labels, stripe stacks with erasure decoding from any k of them, packs, staged files, shelves, manifests. It shares no
 code with Larder and is slow on purpose; tests hold Larder against it.
@@ -11,7 +11,7 @@ RUN = 960
 
 
 class Broken(Exception):
-    """Bytes are not what docs/format.md says."""
+    """Bytes are not what docs/format/ says."""
 
 
 def need(holds, what):

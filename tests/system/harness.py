@@ -381,8 +381,9 @@ class SystemTest(unittest.TestCase):
         return self.serve(self.made(rack, **(BRISK if settings is None else settings)))
 
     def documented(self):
-        """`{condition: (risk, words)}` of the table in `docs/warnings.md`."""
-        page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "warnings.md")
+        """`{condition: (risk, words)}` of the table in `docs/runbook/warnings.md`."""
+        page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "runbook",
+                            "warnings.md")
         with open(page, encoding="utf-8") as table:
             rows = [line.strip().strip("|").split(" | ") for line in table if line.startswith("| `")]
         return {row[0].strip().strip("`"): (row[1].strip(), row[2].strip()) for row in rows}

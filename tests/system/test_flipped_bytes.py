@@ -1,4 +1,4 @@
-"""One byte flipped in every kind of file that docs/format.md draws. The server serves right bytes, or an error; or it
+"""One byte flipped in every kind of file that docs/format/ draws. The server serves right bytes, or an error; or it
 does not start, and names the file or what it holds. After the fix that it names, everything verifies."""
 
 import json

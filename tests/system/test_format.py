@@ -1,4 +1,4 @@
-"""The bytes on the media, read by a decoder that was written from docs/format.md alone."""
+"""The bytes on the media, read by a decoder that was written from docs/format/ alone."""
 
 import base64
 import glob

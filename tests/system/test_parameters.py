@@ -1,7 +1,7 @@
-"""Each member of each operation in botocore's description of S3 has a row in docs/s3-parameters.md, and the server does
-what the row says: it refuses the member, or answers as without it, or uses it. `EFFECTS` has an observation for each
-member that is used. It must differ from that of the same request without the member, so a server that ignores the
-member fails."""
+"""Each member of each operation in botocore's description of S3 has a row in docs/reference/s3-parameters.md, and the
+server does what the row says: it refuses the member, or answers as without it, or uses it. `EFFECTS` has an observation
+for each member that is used. It must differ from that of the same request without the member, so a server that ignores
+the member fails."""
 
 import copy
 import datetime
@@ -21,7 +21,7 @@ from botocore.parsers import ResponseParserError
 
 from harness import STAYING, SystemTest, b64
 
-PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "s3-parameters.md")
+PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "reference", "s3-parameters.md")
 SECTIONS = {"Query parameters": "query", "Headers": "header", "XML elements": "element", "Operations": "operations"}
 PLACES = {"querystring": "query", "header": "header", "headers": "header"}
 EVERY_OTHER = "every other"

@@ -94,7 +94,7 @@ class TreeTest(ClientTest):
 
         The bound is three rounds of all groups for each time that what is read ahead fills up. The goal was three times
         a wake for each time that a group's share fills the spool: no client can have that which asks in key order
-        (docs/benchmarks.md), so it is printed how far it is missed.
+        (docs/reference/benchmarks-server.md), so it is printed how far it is missed.
         """
         self.settings["workshop.spool"] = tree_bytes // times
         self.started_anew()

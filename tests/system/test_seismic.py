@@ -1,4 +1,5 @@
-"""The application of docs/seismic.md, small: a season of raw files through S3, with the order of moving on and off.
+"""The application of docs/howto/seismic.md, small: a season of raw files through S3, with the order of moving on and
+off.
 
 Its pipeline, stores and rack are those of `examples/seismic`. Without ObsPy, which is too large to be fetched for this
 alone, its science is done by a stand-in: noise in, a checksum and a part of it out.

@@ -17,7 +17,7 @@ COUNT = 50_000
 PROCESSES = 4
 # Requests of a process that are under way at once.
 CONNECTIONS = 8
-# Memory of the server, however many objects there are: see docs/limits.md.
+# Memory of the server, however many objects there are: see docs/reference/limits.md.
 MEMORY_BYTES_MAX = 1 << 30
 # Bytes that all bodies are pieces of.
 NOISE = noise(1 << 20, "small")

@@ -1,5 +1,5 @@
-"""Known losses and dangers are said: each condition of `docs/warnings.md` that is created here is a warning in the text
-of `larder status`, in its JSON and in the metrics, and is none any more once it ends."""
+"""Known losses and dangers are reported: each condition of `docs/runbook/warnings.md` that is created here is a warning
+in the text of `larder status`, in its JSON and in the metrics, and is none any more once it ends."""
 
 import contextlib
 import errno

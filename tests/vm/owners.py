@@ -1,7 +1,7 @@
 """A copy of a data directory that is served beside the original, on the whole disks of one rack, in a virtual machine.
 
-The rack is that of rack.py. The original has marked both disks of a group in a run that the copy does not know: the copy
-does not write to them until the operator consents, and the original does not after that."""
+The rack is that of rack.py. The original has marked both disks of a group in a run that the copy does not know: the
+copy does not write to them until the operator consents, and the original does not after that."""
 
 import json
 import os

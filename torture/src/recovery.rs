@@ -1,7 +1,7 @@
 //! A catalog that is lost between two lives of the server and made again as `larder recover` does it: by the same
 //! decisions (`server::recover`), over the run's drives and its workshop.
 //!
-//! The result is compared with the lost catalog, as docs/format.md promises:
+//! The result is compared with the lost catalog, as docs/format/catalog.md promises:
 //!
 //! - With the whole journal, every key has the version that it had.
 //! - With an older copy or none, so does every key whose object was in the rack. A key whose object was only in the

@@ -4,7 +4,8 @@
 //! ```text
 //! cargo test --release -p torture --features sabotage --test sabotage -- --nocapture
 //! ```
-//! prints the table of `docs/reliability.md`. `LARDER_SABOTAGE=NAME` picks one bug, shrinks its run and prints that.
+//! prints the table of `docs/reliability/README.md`. `LARDER_SABOTAGE=NAME` picks one bug, shrinks its run and prints
+//! that.
 
 #![allow(clippy::unwrap_used)]
 

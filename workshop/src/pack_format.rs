@@ -1,4 +1,4 @@
-//! The bytes of a pack after its members: index and footer, format version 3. `docs/format.md` shows them.
+//! The bytes of a pack after its members: index and footer, format version 3. `docs/format/drives.md` shows them.
 //!
 //! The index names every member with all that S3 knew of it when it was packed, so a catalog can be rebuilt from the
 //! drives alone; later changes are in the catalog only.

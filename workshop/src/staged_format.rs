@@ -1,4 +1,4 @@
-//! The bytes of a staged file, format version 2. `docs/format.md` shows them.
+//! The bytes of a staged file, format version 2. `docs/format/workshop.md` shows them.
 //!
 //! ```text
 //! 0                    bytes        bytes_max                      file end - 128     file end

@@ -1,6 +1,6 @@
 //! The bytes of a stripe stack: the layout, and the encoding of headers, checksum pages and footers.
 //!
-//! `docs/format.md` draws it. In short:
+//! `docs/format/drives.md` draws it. In short:
 //!
 //! ```text
 //! header | fragments of run 0 | checksum page 0 | fragments of run 1 | checksum page 1 | ... | footer

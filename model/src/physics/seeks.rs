@@ -1,6 +1,6 @@
 //! The number of times that the heads of a drive move for its part in a transfer. It follows from the format of stacks
-//! (`docs/format.md`), and each move takes the profile's seek. The emulated rack makes these seeks, a test of `disk`
-//! compares them with these numbers, and the simulator and forecasts count them.
+//! (`docs/format/drives.md`), and each move takes the profile's seek. The emulated rack makes these seeks, a test of
+//! `disk` compares them with these numbers, and the simulator and forecasts count them.
 
 /// A read from the beginning of a blob: to the end of the stack, and to its header, which the fragments follow. A blob
 /// of several runs has more seeks, each a small part of the time that its run takes.

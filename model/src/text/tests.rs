@@ -284,7 +284,7 @@ fn who_controls_the_power_of_a_drive_is_described() {
 
 #[test]
 fn the_guide_shows_real_messages() {
-    let guide = include_str!("../../../docs/racks.md");
+    let guide = include_str!("../../../docs/reference/racks.md");
     let block = |after: &str| {
         let rest = guide.split_once(after).unwrap().1;
         let (_, rest) = rest.split_once("```").unwrap();

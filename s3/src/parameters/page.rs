@@ -1,4 +1,5 @@
-//! The table of all definitions in `docs/s3-parameters.md`: compared with the definitions, or written from them.
+//! The table of all definitions, `docs/reference/s3-parameters.md`: compared with the definitions, or written from
+//! them.
 
 use super::{DEFINITIONS, EVERYWHERE, Effect, Groups, Parameter, Place, find, fits};
 use crate::error::ErrorCode;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/s3-parameters.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/s3-parameters.md");
 /// The test below writes the page from here on.
 const MARK: &str = "<!-- written from s3/src/parameters.rs -->\n";
 /// The environment variable that rewrites the page.
@@ -30,7 +31,7 @@ fn the_page_of_parameters_has_what_the_definitions_say() {
     let missing = expected.iter().filter(|line| !found.contains(line)).map(|line| format!("+ {line}\n"));
     let outdated = found.iter().filter(|line| !expected.contains(line)).map(|line| format!("- {line}\n"));
     let difference: String = outdated.chain(missing).collect();
-    assert!(found == expected, "docs/s3-parameters.md is outdated; set {REWRITE}=1 to write it again:\n{difference}");
+    assert!(found == expected, "{PAGE} is outdated; set {REWRITE}=1 to write it again:\n{difference}");
 }
 
 /// Clients retry 501 for minutes. AWS itself answers it to these conditions of a write with other values.

@@ -122,7 +122,7 @@ fn assumed_expansion(format: Format) -> Expansion {
 }
 
 /// The processor rates to expect for records that were not sampled, where modelled time runs `host_scale` times as fast
-/// as the host's (docs/benchmarks.md).
+/// as the host's (docs/reference/benchmarks-server.md).
 fn assumed_processor(format: Format, host_scale: u32) -> Processor {
     let (split, encode) = match format {
         Format::Parquet => (90, 100),

@@ -1,4 +1,4 @@
-//! Bugs that the torture test has found, each as a short history (`docs/reliability.md`).
+//! Bugs that the torture test has found, each as a short history (`docs/reliability/findings.md`).
 
 use crate::site::{Ended, HOUR, KIB, Larder, Site};
 use catalog::{MemoryStore, Place};

@@ -96,7 +96,7 @@ fn a_tree_that_fits_the_spool_costs_at_most_three_times_what_it_costs_sorted_by_
 #[test]
 fn a_larger_tree_costs_three_rounds_of_wakes_for_each_time_that_it_fills_the_spool() {
     // The goal was 3 wakes for each time that a group's share fills the spool. No client that asks in key order can
-    // reach it (docs/benchmarks.md); the difference is printed.
+    // reach it (docs/reference/benchmarks-server.md); the difference is printed.
     for fills in [2, 4, 8] {
         let mut site = scattered();
         site.spool_bytes = TREE_BYTES / fills;

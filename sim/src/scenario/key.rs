@@ -1,4 +1,4 @@
-//! The keys that a scenario may set, with their defaults. `docs/simulator.md` lists them for users.
+//! The keys that a scenario may set, with their defaults. `docs/papers/simulator.md` lists them for users.
 
 use super::value::Kind;
 

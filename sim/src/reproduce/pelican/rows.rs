@@ -118,7 +118,7 @@ fn throughput<'a>(runs: &'a Runs) -> Vec<Row> {
     vec![
         paper::ALMOST_FP
             .judge(runs.sample(|view| below(view, 4.0)))
-            .noted("most at 4/s, where the rack has two states (docs/simulator.md)"),
+            .noted("most at 4/s, where the rack has two states (docs/papers/sizing.md)"),
         paper::WITHIN_FP.judge(runs.sample(|view| below(view, f64::INFINITY))).noted("contradiction (a)"),
         paper::PLATEAU.seen(
             runs.followed(|view| level(view, Pelican) && level(view, Fp)),
