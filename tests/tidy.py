@@ -11,6 +11,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FILE_LINES_MAX = 800
 LINE_WIDTH_MAX = 120
 FUNCTION_LINES_MAX = 70
+PAGE_LINES_MAX = 400
+SUMMARY = "docs/SUMMARY.md"
 # Who may know whom; DESIGN's arrows. Tests may know one more: a catalog to fill, a rack to drive.
 ARROWS = {
     "model": set(),
@@ -293,16 +295,51 @@ def every_rack_is_shipped():
             if re.fullmatch(r"racks/[^/]+\.toml", name) and f'{name}"' not in shipped]
 
 
+def prose(text):
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+
+
+def anchors(text):
+    """The anchors of a page's headings."""
+    found = []
+    for heading in re.findall(r"^#+ (.*)", prose(text), flags=re.M):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        anchor = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        found.append(anchor if anchor not in found else f"{anchor}-{found.count(anchor)}")
+    return found
+
+
 def every_link_leads_somewhere():
     wrong = []
     for name, text in texts(".md"):
-        text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
-        for link in re.findall(r"\]\(([^)\s]+)\)", text):
-            if re.match(r"[a-z]+:", link) or link.startswith("#"):
+        for link in re.findall(r"\]\(([^)\s]+)\)", prose(text)):
+            if re.match(r"[a-z]+:", link):
                 continue
-            path = os.path.join(ROOT, os.path.dirname(name), link.split("#")[0])
-            if not os.path.exists(path):
-                wrong.append(f"{name}: {link} is not there")
+            path, _, anchor = link.partition("#")
+            there = os.path.normpath(os.path.join(os.path.dirname(name), path)) if path else name
+            if not os.path.exists(os.path.join(ROOT, there)):
+                wrong.append(f"{name}: {link} does not exist")
+            elif anchor and there.endswith(".md") and anchor not in anchors(read(there)):
+                wrong.append(f"{name}: {link}: the page has no such heading")
+    return wrong
+
+
+def the_summary_lists_every_page():
+    listed = re.findall(r"\]\(([^)\s]+)\)", read(SUMMARY))
+    pages = [name for name in FILES if name.startswith("docs/") and name.endswith(".md") and name != SUMMARY]
+    wrong = [f"{name}: list it in {SUMMARY}" for name in pages if name.removeprefix("docs/") not in listed]
+    return wrong + [f"{SUMMARY}: {name} is listed twice" for name in {*listed} if listed.count(name) > 1]
+
+
+def pages_are_short():
+    wrong = []
+    for name, text in texts(".md"):
+        if (lines := text.count("\n")) > PAGE_LINES_MAX:
+            wrong.append(f"{name}: {lines} lines; a page has at most {PAGE_LINES_MAX}")
+        if name != SUMMARY:
+            wrong += [f"{name}: {len(line)} characters in a line; wrap at {LINE_WIDTH_MAX}: {line[:40]}"
+                      for line in prose(text).splitlines() if len(line) > LINE_WIDTH_MAX and not line.startswith("|")]
     return wrong
 
 
@@ -315,6 +352,8 @@ def phrases():
             if comment and PHRASES.search(comment.group(1)):
                 found.setdefault(name.split("/")[0], []).append(f"{name}:{i}")
     for name, text in texts(".md"):
+        if name == SUMMARY:  # it repeats titles
+            continue
         lines = enumerate(text.splitlines(), 1)
         found.setdefault("pages", []).extend(f"{name}:{i}" for i, line in lines if PHRASES.search(line))
     return found
@@ -352,6 +391,8 @@ CHECKS = [
     no_binary_has_planted_bugs,
     every_rack_is_shipped,
     every_link_leads_somewhere,
+    the_summary_lists_every_page,
+    pages_are_short,
     prose_gets_plainer,
 ]
 

@@ -2,9 +2,9 @@
 //! deleted, of 0.5 to 16 KB (log-uniform): `cargo bench -p larder --bench million`. 100,000 of them; `-- 1000000` is
 //! another number, and `-- 1000000 DIRECTORY` puts the data there. Every byte that is read is compared.
 //!
-//! Each rate is printed with the peak memory of the process so far, and the bound of `docs/reference/limits.md`, which does not
-//! depend on the number of objects. Disk: 2.4 times the objects, which have 4.6 KB on average; a workshop of 16 GB,
-//! where each takes 10 KB. The clients share the processor with the server.
+//! Each rate is printed with the peak memory of the process so far, and the bound of `docs/reference/limits.md`, which
+//! does not depend on the number of objects. Disk: 2.4 times the objects, which have 4.6 KB on average; a workshop of
+//! 16 GB, where each takes 10 KB. The clients share the processor with the server.
 #![allow(clippy::unwrap_used)]
 
 mod client;

@@ -2,8 +2,8 @@
 //!
 //! Each callsite may log [`LINES_MAX`] lines per minute, or [`DETAIL_LINES_MAX`] if its level is `debug` or `trace`,
 //! which an operator asks for. Further lines are dropped and counted. The count is logged after the minute, and when
-//! the process ends. A line is cut after [`LINE_BYTES_MAX`]. So neither a client nor a broken drive can fill a disk, and
-//! the first lines, which name the cause, are kept.
+//! the process ends. A line is cut after [`LINE_BYTES_MAX`]. So neither a client nor a broken drive can fill a disk,
+//! and the first lines, which name the cause, are kept.
 //!
 //! The protocol library logs each refused request as an error. These lines are always dropped; `s3` counts refused
 //! requests.

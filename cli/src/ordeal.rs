@@ -229,8 +229,8 @@ fn coverage(totals: &Totals) -> String {
     }
     let (all, cannot) = (torture::pairs().count(), torture::pairs().filter_map(torture::cannot).count());
     format!(
-        "\n{}\n{} of {all} pairs were reached, {} were never reached, {cannot} cannot be (docs/reliability/README.md says \
-         why)\n",
+        "\n{}\n{} of {all} pairs were reached, {} were never reached, {cannot} cannot be \
+         (docs/reliability/README.md says why)\n",
         table(&["event", "met", "never met", "cannot meet"], &[], rows),
         totals.reached(),
         never.len(),
