@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""What compilers do not see: checks of the tree as text. Each check is one test; the last line is the count."""
+"""Checks of the tree as text, which no compiler makes. Each check is one test; the last line is the count.
+
+`tidy.py --write` writes the files that a check compares with the tree: `strings.txt` of each crate."""
 
 import json
 import os
@@ -13,6 +15,8 @@ LINE_WIDTH_MAX = 120
 FUNCTION_LINES_MAX = 70
 PAGE_LINES_MAX = 400
 SUMMARY = "docs/SUMMARY.md"
+STRINGS = "strings.txt"
+WORDS_MIN = 4
 # Who may know whom; DESIGN's arrows. Tests may know one more: a catalog to fill, a rack to drive.
 ARROWS = {
     "model": set(),
@@ -45,6 +49,9 @@ PHRASES = re.compile(
     r"|\bmend(s|ed|ing)?\b|\b(is|are|was|be) (told|heard|begun)\b|\bgives? (it |that |them )?(back|free)\b"
     r"|\b(in vain|all the same|as ever|rid of)\b|\b(comes?|came|brought) to (its|an|their) end\b")
 PHRASE_LIMITS = "tests/phrases.json"
+# Comments, strings and character literals of Rust.
+TOKEN = re.compile(
+    r"//[^\n]*|/\*.*?\*/|b?r(?P<h>#*)\".*?\"(?P=h)|b?\"(?:\\.|[^\"\\])*\"|b?'(?:\\[^\n]{1,8}?|[^'\\\n])'", re.S)
 
 
 def tracked():
@@ -83,9 +90,7 @@ def is_test(name):
 
 def blanked(text):
     """Rust with the insides of comments, strings and character literals blanked; lines stay where they are."""
-    pattern = re.compile(
-        r"//[^\n]*|/\*.*?\*/|b?r(?P<h>#*)\".*?\"(?P=h)|b?\"(?:\\.|[^\"\\])*\"|b?'(?:\\[^\n]{1,8}?|[^'\\\n])'", re.S)
-    return pattern.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
+    return TOKEN.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
 
 
 def production(text):
@@ -359,6 +364,48 @@ def phrases():
     return found
 
 
+def spans(code, macros):
+    """The spans of the calls of these macros and functions in blanked `code`."""
+    found = []
+    for call in re.finditer(macros + r"!?\(", code):
+        depth, end = 1, call.end()
+        while end < len(code) and depth:
+            depth += {"(": 1, ")": -1}.get(code[end], 0)
+            end += 1
+        found.append((call.start(), end))
+    return found
+
+
+def sentences(name, text):
+    """The literals of at least WORDS_MIN words of a file before its tests, without the messages of assertions; and the
+    help texts of a file of arguments."""
+    code = production(text)
+    internal = spans(code, r"\b(?:debug_)?assert(?:_eq|_ne)?|\bexpect|\bunreachable|\bpanic")
+    literals = [(token.start(), re.sub(r'^b?r?#*"|"#*$', "", token.group()))
+                for token in TOKEN.finditer(text[:len(code)]) if re.match(r'b?r?#*"', token.group())]
+    found = [literal for literal in literals if not any(begin <= literal[0] < end for begin, end in internal)]
+    if name.endswith("args.rs"):
+        found += [(help.start(), help.group(1)) for help in re.finditer(r"^ *///[ ]?(.*)$", text[:len(code)], re.M)]
+    joined = (re.sub(r"\\\n\s*", "", literal) for _, literal in sorted(found))
+    return [literal for literal in joined if len(literal.split()) >= WORDS_MIN and re.search("[a-z]{2}", literal)]
+
+
+def strings():
+    """`{file: text}` of the files that list the user-visible strings of each crate."""
+    listed = {}
+    for name, text in rust():
+        if not is_test(name) and "/src/" in name:
+            crate, path = name.split("/", 1)
+            listed.setdefault(f"{crate}/{STRINGS}", []).extend(f"{path}: {said}" for said in sentences(name, text))
+    return {name: "\n".join(lines) + "\n" for name, lines in listed.items() if lines}
+
+
+def every_string_is_listed():
+    """One file for each crate has all that its users may read, so that it can be reviewed in one go."""
+    return [f"{name}: is outdated; `python3 tests/tidy.py --write` writes it again" for name, text in strings().items()
+            if name not in FILES or read(name) != text]
+
+
 def prose_gets_plainer():
     """The number of such lines of each room only falls: `tests/phrases.json` has it."""
     limits, wrong = json.loads(read(PHRASE_LIMITS)), []
@@ -393,11 +440,17 @@ CHECKS = [
     every_link_leads_somewhere,
     the_summary_lists_every_page,
     pages_are_short,
+    every_string_is_listed,
     prose_gets_plainer,
 ]
 
 
 def main():
+    if "--write" in sys.argv[1:]:
+        for name, text in strings().items():
+            with open(os.path.join(ROOT, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        return 0
     failed = 0
     for check in CHECKS:
         wrong = check()

@@ -22,7 +22,7 @@ pub enum CephCommand {
 
 #[derive(Debug, Args)]
 pub struct CephPlanning {
-    /// A pool of which only the first copy stays hot; may be repeated. By default every replicated pool with at least 1
+    /// A pool that keeps only its first copy hot; may be repeated. By default every replicated pool with at least 1
     /// % of all data.
     #[arg(long = "pool", value_name = "POOL")]
     pub pools: Vec<String>,

@@ -2,7 +2,7 @@
 //! `larder drive power` queries, starts, stops and tests one, `larder drive doctor` finds programs and settings that
 //! wake them or keep them awake. None of it needs a server.
 
-use crate::args::{Discover, Doctor, Power, PowerAction};
+use crate::drive_args::{Discover, Doctor, Power, PowerAction};
 use crate::human::{self, bytes};
 use crate::output::show;
 use disk::discover::{Contents, Disk, Role, Tree, find, habits_of, survey, system_transports};

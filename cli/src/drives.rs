@@ -2,7 +2,8 @@
 //! `larder drive retire`: empties a good one. `larder drive replace`: uses another one in its place.
 //! `larder drive lost`: the objects that are lost. All but the first need no server.
 
-use crate::args::{ChosenDrive, Fail, List, Replace};
+use crate::args::List;
+use crate::drive_args::{ChosenDrive, Fail, Replace};
 use crate::human::{self, bytes, counted};
 use crate::output::{ask, show, wait_for};
 use crate::temperature::date;

@@ -34,14 +34,14 @@ const LIBRARY: &str = "s3s";
 
 static LIMIT: OnceLock<RateLimit> = OnceLock::new();
 
-/// Sets up logging with the filter of `--log`, else of `RUST_LOG`, else from `info` on.
+/// Sets up logging with the filter of `--log`, else of `RUST_LOG`, else from the level `otherwise` on.
 ///
 /// # Errors
 /// If the filter is malformed; the message shows a correct one.
-pub fn to_stderr(filter: Option<&str>) -> Result<(), String> {
+pub fn to_stderr(filter: Option<&str>, otherwise: LevelFilter) -> Result<(), String> {
     let from_environment = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
     let filter = match filter.map(str::to_owned).or(from_environment) {
-        None => Targets::new().with_default(LevelFilter::INFO),
+        None => Targets::new().with_default(otherwise),
         Some(text) => text.parse().map_err(|_| {
             format!(
                 "`{text}` is not a log filter; write a level such as `debug`, or targets such as `info,engine=trace`"

@@ -1,8 +1,8 @@
 //! `larder`: one binary for everything people do with Larder on a command line.
 //!
 //! Results go to standard output, logs and errors to standard error. An error is one sentence that ends with what to
-//! do. The exit code is then 1, or 2 for a wrong command line and for a `verify` that could not run. When nobody reads
-//! standard output any more (`| head`), the program ends quietly.
+//! do. The exit code is then 1, or 2 for a wrong command line and for a `verify` that could not run. If the reader of
+//! standard output has gone (`| head`), the program ends quietly.
 
 mod args;
 mod ceph_agent;
@@ -11,9 +11,13 @@ mod ceph_convert;
 mod ceph_migrate;
 mod ceph_plan;
 mod cross;
+mod data_args;
+mod demo;
 mod disks;
+mod drive_args;
 mod drives;
 mod explain;
+mod help;
 mod human;
 mod init_discover;
 mod log;
@@ -37,9 +41,10 @@ mod users;
 mod verify;
 mod window;
 
-use args::{Arguments, CatalogCommand, Command, DriveCommand, Reproduce, UserCommand};
+use args::{Arguments, CatalogCommand, Command, Reproduce, UserCommand};
 use ceph_args::CephCommand;
-use clap::Parser;
+use clap::FromArgMatches;
+use drive_args::DriveCommand;
 use std::process::ExitCode;
 
 /// Batches of records, some MiB each, are freed by other threads than allocated them. With such a load glibc's
@@ -51,8 +56,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const _: () = assert!(!model::sabotage::BUILT_IN, "the feature `sabotage` is for a test of `torture` alone");
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    if let Err(error) = log::to_stderr(arguments.log.as_deref()) {
+    let arguments = Arguments::from_arg_matches(&help::command().get_matches()).unwrap_or_else(|error| error.exit());
+    if let Err(error) = log::to_stderr(arguments.log.as_deref(), arguments.command.log_level()) {
         eprintln!("larder: {error}");
         return ExitCode::from(2);
     }
@@ -73,6 +78,7 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
     let done = match command {
         Command::Torture(options) => return ordeal::torture(&options, logged),
         Command::Verify(options) => return Ok(verify::verify(&options)),
+        Command::Demo(options) => return demo::demo(&options),
         Command::Quickstart(options) => serve::quickstart(&options),
         Command::Plan(options) => plan::plan(&options),
         Command::Simulate(options) => simulate::simulate(&options),

@@ -3,7 +3,7 @@
 //! It holds the data directory's lock, so no server runs, and measures one disk at a time, while all others are known
 //! to stand still: under any limits of the rack, one drive may start.
 
-use crate::args::Measure;
+use crate::drive_args::Measure;
 use crate::human::{bytes, counted, seconds};
 use crate::output::show;
 use anyhow::{Context, bail, ensure};

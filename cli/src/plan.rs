@@ -4,7 +4,7 @@
 use crate::args::Plan;
 use crate::human::{binary_bytes, bytes, count, counted, runs, table, watts};
 use crate::output;
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use engine::check;
 use engine::layout::{Bound, Layout, Warning, synthesise};
 use model::{Code, DriveId, DriveSpec, GroupId, RackSpec};
@@ -93,11 +93,18 @@ pub fn plan(options: &Plan) -> anyhow::Result<()> {
     let layout = checked(&spec)?;
     let report = report(&spec, &layout);
     if let Some(path) = &options.svg {
-        let svg = sim::report::rack_picture(&spec, &layout, GroupId(0));
-        std::fs::write(path, svg)
+        std::fs::write(path, picture(&spec, &layout, options.awake)?)
             .with_context(|| format!("writing {}; give --svg a file in a directory of yours", path.display()))?;
     }
     output::show(options.json, &report, |report| text(&spec, &layout, report))
+}
+
+/// The picture of the rack by classes, or asleep and with a group awake.
+fn picture(spec: &RackSpec, layout: &Layout, awake: Option<u32>) -> anyhow::Result<String> {
+    let Some(group) = awake else { return Ok(sim::report::rack_picture(spec, layout, GroupId(0))) };
+    let groups = layout.groups.len();
+    ensure!((group as usize) < groups, "{} has no group {group}: its groups are 0 to {}", spec.name, groups - 1);
+    Ok(sim::report::waking_picture(spec, layout, GroupId(group)))
 }
 
 /// The layout of `spec`, verified by code that shares nothing with the synthesis.
@@ -381,11 +388,21 @@ mod tests {
     fn a_plan_is_drawn_into_a_file() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("rack.svg");
-        plan(&Plan { rack: "nas8".into(), json: true, svg: Some(path.clone()) }).unwrap();
+        plan(&Plan { rack: "nas8".into(), json: true, svg: Some(path.clone()), awake: None }).unwrap();
         let svg = std::fs::read_to_string(&path).unwrap();
         assert!(svg.starts_with("<svg") && svg.contains("nas8: 8 drives"), "{svg}");
+        let waking = |group| Plan { rack: "nas8".into(), json: true, svg: Some(path.clone()), awake: Some(group) };
+        plan(&waking(1)).unwrap();
+        let svg = std::fs::read_to_string(&path).unwrap();
+        for words in
+            ["no drive spins, all drives draw 6 W", "A read wakes group 1", "4 drives spin, all drives draw 29 W"]
+        {
+            assert!(svg.contains(words), "{svg}");
+        }
+        assert_eq!(plan(&waking(2)).unwrap_err().to_string(), "nas8 has no group 2: its groups are 0 to 1");
         let nowhere = root.path().join("none/rack.svg");
-        let message = plan(&Plan { rack: "nas8".into(), json: true, svg: Some(nowhere) }).unwrap_err().to_string();
+        let message =
+            plan(&Plan { rack: "nas8".into(), json: true, svg: Some(nowhere), awake: None }).unwrap_err().to_string();
         assert!(message.ends_with("give --svg a file in a directory of yours"), "{message}");
     }
 
@@ -394,7 +411,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("r.toml");
         std::fs::write(&path, "name = \"x\"\ngroup_drives = \"y\"\n").unwrap();
-        let options = Plan { rack: path.to_str().unwrap().into(), json: false, svg: None };
+        let options = Plan { rack: path.to_str().unwrap().into(), json: false, svg: None, awake: None };
         let message = plan(&options).unwrap_err().to_string();
         assert!(message.contains("r.toml:"), "{message}");
     }

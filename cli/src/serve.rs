@@ -198,17 +198,19 @@ fn run(
 }
 
 /// SIGINT and SIGTERM.
-struct Signals {
+pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn watch() -> std::io::Result<Self> {
+    /// Watches from now on, instead of the end of the process.
+    pub fn watch() -> std::io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn next(&mut self) {
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -438,8 +438,8 @@ impl ObjectService {
             return Ok(());
         }
         let reason =
-            "The rack is full: no group of drives has room for the staged objects. Delete objects, or add drives; \
-             waiting does not help."
+            "The rack is full: no group of drives has room for the staged objects. Delete objects; waiting does not \
+             help, and drives cannot be added to a rack yet."
                 .to_owned();
         Err(ServiceError::NoRoom { reason })
     }

@@ -634,7 +634,7 @@ pub struct UnusableStack {
 }
 
 /// A drive.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriveReport {
     /// Its number.
     pub drive: u32,

@@ -34,7 +34,8 @@ written() {
 FETCH = ("fetch() { case $1 in " +
          " ".join(f"{name}) {rack.send('GET', f'/attic/{name}')};;" for name in rack.OBJECTS) + " esac; }; ")
 COPY = ("mkdir /copy && mount -t tmpfs -o size=512m tmpfs /copy && cp -a /data/. /copy/ && "
-        "sed -i -e 's/127.0.0.1:9000/127.0.0.1:9001/' -e 's/^#\\?max_wait = .*/max_wait = \"40 s\"/' /copy/larder.toml")
+        "sed -i -e 's/^#\\?listen = .*/listen = \"127.0.0.1:9001\"/' "
+        "-e 's/^#\\?max_wait = .*/max_wait = \"40 s\"/' /copy/larder.toml")
 
 COMMANDS = {
     "links": rack.COMMANDS["links"],
@@ -47,7 +48,7 @@ COMMANDS = {
               "member first; echo $numbers >/tmp/numbers; cat /tmp/numbers; "
               # An object beside `first` that was not read.
               f"for peer in {' '.join(rack.OBJECTS[2:])}; do member $peer; "
-              "[ \"$numbers\" = \"$(cat /tmp/numbers)\" ] && echo $peer >/tmp/peer; done; cat /tmp/peer",
+              "[ \"$(echo $numbers)\" = \"$(cat /tmp/numbers)\" ] && echo $peer >/tmp/peer; done; cat /tmp/peer",
     "beside": "written >/tmp/before; serve_copy && until_asleep; port=9001; " + rack.send("GET", "/attic/first") +
               "; larder status --data /copy --json; until_asleep; written >/tmp/after; "
               "cmp /tmp/before /tmp/after && echo unwritten; cat /tmp/before /tmp/after",

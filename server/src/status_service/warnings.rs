@@ -188,12 +188,12 @@ fn room_warnings(status: &Status) -> Vec<Warning> {
     if status.capacity.full {
         warnings.push(Condition::RackFull.warns(
             "the rack is full: no group has room for the staged objects, and PUTs are refused. Delete objects, which \
-             frees room once their groups have woken, or add drives",
+             frees room once their groups have woken; drives cannot be added to a rack yet",
         ));
     } else if let Some(bytes) = status.capacity.unplaced_bytes {
         warnings.push(Condition::PackUnplaced.warns(format!(
             "{bytes} bytes in the workshop find no room in any group that may take them, while smaller packs do: \
-             delete objects, or add drives"
+             delete objects; drives cannot be added to a rack yet"
         )));
     }
     let may_migrate = !status.capacity.full && status.capacity.unplaced_bytes.is_none();

@@ -22,7 +22,7 @@ const PANEL_GAP: u32 = 24;
 
 /// The picture of `spec` in `layout` as SVG, with the drives of `group` marked.
 pub fn rack_picture(spec: &RackSpec, layout: &Layout, group: GroupId) -> String {
-    let grid = Grid::new(spec);
+    let grid = Grid::within(spec, WIDTH - 2 * MARGIN);
     let title = format!("{}: {} drives", spec.name, spec.drives.len());
     let legend = legend(layout, group);
     let rows = legend.len().div_ceil(3) as u32;
@@ -58,7 +58,7 @@ enum CellLook {
 }
 
 /// The slots, and their size in the picture.
-struct Grid {
+pub(super) struct Grid {
     /// The distinct coordinates of each axis, ascending: panels, columns, rows.
     axes: [Vec<u16>; 3],
     /// The names of these axes, as in rack descriptions.
@@ -70,7 +70,8 @@ struct Grid {
 }
 
 impl Grid {
-    fn new(spec: &RackSpec) -> Self {
+    /// The slots of `spec` in a picture that is `usable` wide.
+    pub(super) fn within(spec: &RackSpec, usable: u32) -> Self {
         let distinct = |axis: usize| {
             let values: BTreeSet<u16> = spec.drives.iter().map(|drive| drive.slot[axis]).collect();
             values.into_iter().collect::<Vec<u16>>()
@@ -84,7 +85,6 @@ impl Grid {
         let names = ["width", "depth", "height"];
         let axes = order.map(|axis| all[axis].clone());
         let columns = axes[1].len() as u32;
-        let usable = WIDTH - 2 * MARGIN;
         // Up to three panels side by side, so they are wide enough to read; up to six if they are narrow.
         let panels = axes[0].len() as u32;
         let panels_in_row = panels.clamp(1, if columns <= 8 { 6 } else { 3 });
@@ -96,17 +96,22 @@ impl Grid {
         PANEL_HEAD + self.axes[2].len() as u32 * self.cell + PANEL_GAP
     }
 
-    fn height(&self) -> u32 {
+    /// The edge of a slot's cell.
+    pub(super) fn cell(&self) -> u32 {
+        self.cell
+    }
+
+    pub(super) fn height(&self) -> u32 {
         (self.axes[0].len() as u32).div_ceil(self.panels_in_row) * self.panel_height()
     }
 
     fn panel_corner(&self, panel: u32) -> (u32, u32) {
         let width = self.axes[1].len() as u32 * self.cell + PANEL_GAP;
-        (MARGIN + panel % self.panels_in_row * width, panel / self.panels_in_row * self.panel_height())
+        (panel % self.panels_in_row * width, panel / self.panels_in_row * self.panel_height())
     }
 
-    /// The upper left corner of a slot's cell, below the head. The highest row is at the top.
-    fn corner(&self, slot: [u16; 3]) -> (u32, u32) {
+    /// The upper left corner of a slot's cell in the grid. The highest row is at the top.
+    pub(super) fn corner(&self, slot: [u16; 3]) -> (u32, u32) {
         let rank = |axis: usize| self.axes[axis].partition_point(|value| *value < slot[self.order[axis]]) as u32;
         let (x, y) = self.panel_corner(rank(0));
         let row = self.axes[2].len() as u32 - 1 - rank(2);
@@ -147,7 +152,7 @@ impl Picture<'_, '_> {
         for drive in &self.spec.drives {
             let (x, y) = self.grid.corner(drive.slot);
             let look = self.look(drive.id);
-            self.cell((x, y + top), self.grid.cell, look, &self.label(drive.id, look))?;
+            self.cell((x + MARGIN, y + top), self.grid.cell, look, &self.label(drive.id, look))?;
         }
         self.root.present()
     }
@@ -159,7 +164,7 @@ impl Picture<'_, '_> {
         for (index, value) in self.grid.axes[0].iter().enumerate() {
             let (x, y) = self.grid.panel_corner(index as u32);
             let name = format!("{} {value}", self.grid.names[0]);
-            let at = (x.cast_signed(), (y + top + 4).cast_signed());
+            let at = ((x + MARGIN).cast_signed(), (y + top + 4).cast_signed());
             self.root.draw_text(&name, &words(12.0, Tone::FAINT, HPos::Left, VPos::Top), at)?;
         }
         Ok(())

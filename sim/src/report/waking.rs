@@ -1,0 +1,83 @@
+//! A picture of a rack at two moments: all its drives are asleep, and a read has woken one group.
+
+use super::draw::{Area, Drawn, color, picture, words};
+use super::palette::Tone;
+use super::rack::Grid;
+use engine::layout::Layout;
+use model::{DriveId, GroupId, RackSpec};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, VPos};
+
+const MARGIN: u32 = 16;
+/// The width of one moment.
+const HALF: u32 = 490;
+const WIDTH: u32 = 2 * HALF + 4 * MARGIN;
+const HEAD: u32 = 84;
+
+/// The picture of `spec` in `layout` as SVG: asleep on the left, and with `group` awake on the right.
+///
+/// # Panics
+/// If the layout has no such group.
+pub fn waking_picture(spec: &RackSpec, layout: &Layout, group: GroupId) -> String {
+    let members = &layout.groups[group.index()].drives;
+    let started = members.iter().filter(|drive| !spec.is_always_on(**drive)).count() as u64;
+    let watts = &spec.profile.watts;
+    let asleep_mw = layout.asleep_mw(spec);
+    let awake_mw = asleep_mw + started * u64::from(watts.active_mw.saturating_sub(watts.standby_mw));
+    let grid = Grid::within(spec, HALF);
+    let title = format!("{}: {} drives, asleep and while group {} is awake", spec.name, spec.drives.len(), group.0);
+    let height = HEAD + grid.height() + MARGIN;
+    let moments = [
+        Moment { left: MARGIN, title: "Asleep".into(), fact: power(asleep_mw, 0), awake: &[] },
+        Moment {
+            left: HALF + 3 * MARGIN,
+            title: format!("A read wakes group {}", group.0),
+            fact: power(awake_mw, members.len()),
+            awake: members,
+        },
+    ];
+    picture(&title, (WIDTH, height), |root| {
+        root.fill(&color(Tone::PAPER))?;
+        root.draw_text(
+            &format!("{}: {} drives", spec.name, spec.drives.len()),
+            &words(17.0, Tone::INK, HPos::Left, VPos::Top),
+            (MARGIN.cast_signed(), 10),
+        )?;
+        moments.iter().try_for_each(|moment| moment.draw(root, spec, &grid))?;
+        root.present()
+    })
+}
+
+fn power(milliwatts: u64, awake: usize) -> String {
+    let spinning = if awake == 0 { "no drive spins".to_owned() } else { format!("{awake} drives spin") };
+    format!("{spinning}, all drives draw {:.0} W", milliwatts as f64 / 1000.0)
+}
+
+/// The rack at one moment.
+struct Moment<'a> {
+    left: u32,
+    title: String,
+    fact: String,
+    awake: &'a [DriveId],
+}
+
+impl Moment<'_> {
+    fn draw(&self, root: &Area<'_>, spec: &RackSpec, grid: &Grid) -> Drawn<()> {
+        let left = self.left.cast_signed();
+        root.draw_text(&self.title, &words(14.0, Tone::INK, HPos::Left, VPos::Top), (left, 40))?;
+        root.draw_text(&self.fact, &words(13.0, Tone::FAINT, HPos::Left, VPos::Top), (left, 60))?;
+        for drive in &spec.drives {
+            let (x, y) = grid.corner(drive.slot);
+            let (x, y) = (left + x.cast_signed(), (y + HEAD).cast_signed());
+            let end = grid.cell().cast_signed() - 2;
+            let corners = [(x, y), (x + end, y + end)];
+            let is_awake = self.awake.contains(&drive.id);
+            let tone = if is_awake { Tone::of_series(1) } else { Tone::GRID };
+            root.draw(&Rectangle::new(corners, color(tone).filled()))?;
+            if is_awake {
+                root.draw(&Rectangle::new(corners, color(Tone::INK).stroke_width(1)))?;
+            }
+        }
+        Ok(())
+    }
+}
