@@ -223,7 +223,8 @@ impl<R: Records> Committer<R> {
         }
     }
 
-    /// The group is already committed and durable: a failure now affects only later batches.
+    /// Covers the log if that is due. Called after a group of batches is committed and durable, so a failure affects
+    /// only later batches.
     fn cover_if_due(&mut self) {
         if self.log.is_none() {
             return;

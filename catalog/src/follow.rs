@@ -30,7 +30,7 @@ impl Followers {
         state.last
     }
 
-    /// Sets the last batch before the store begins.
+    /// Called before the store starts: sets the last batch that the store has already.
     pub(crate) fn begin(&self, last: FollowedFrom) {
         self.state.lock().last = last;
     }

@@ -321,7 +321,8 @@ pub struct PelicanEvaluation {
 
 #[derive(Debug, Args)]
 pub struct Evaluation {
-    /// Simulate less: fewer values, fewer hours or less data, one seed, smaller drives where racks are filled.
+    /// Simulate less: fewer values, fewer hours or less data, one seed, and smaller drives in runs
+    /// that fill a rack.
     #[arg(long)]
     pub quick: bool,
     /// Write a report into this directory: report.html, rows and points as CSV, rows.json, a plot per figure.
@@ -380,7 +381,7 @@ pub struct Plan {
 
 #[derive(Debug, Args)]
 pub struct Simulate {
-    /// The scenario: a TOML file with one question.
+    /// The scenario: a TOML file that describes the rack, its load and the measures.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Write a report into this directory: report.html, plot.svg, points.csv, points.json.
@@ -392,7 +393,7 @@ pub struct Simulate {
     /// Replace a value of the scenario, such as workload.rate=4 or `policy.queue_depth=[100,1000]`; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Run every point with this many seeds (1, 2, ...) [default: the scenario's].
+    /// Run every point with N seeds, numbered from 1 [default: the scenario's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
     /// Run this many points at once, which does not change the results [default: the number of processors].

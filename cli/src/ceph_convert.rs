@@ -146,7 +146,9 @@ fn pool_record(options: &CephConvert, cluster: &Cluster, name: &str, goal: Goal)
         PoolRole::HotOnly => PoolRule::HotOnly,
         PoolRole::Untouched | PoolRole::InTheWay => bail!("pool {name} keeps its rule: {}", of_pool.reason),
     };
-    let Some(rule) = &of_pool.new_rule else { bail!("pool {name} already has its rule: {}", of_pool.rule) };
+    let Some(rule) = &of_pool.new_rule else {
+        bail!("pool {name} already uses the right rule, {}: there is nothing to convert", of_pool.rule)
+    };
     Ok(PoolRecord {
         fsid: cluster.fsid.clone(),
         pool: pool.id,

@@ -35,7 +35,7 @@ use tokio::sync::oneshot;
 
 const RACK: &str = "pelican-mini";
 /// Fast enough for a minute, slow enough to be seen.
-const TIME_SCALE: u32 = 5;
+const TIME_SCALE: u32 = 3;
 const SETTINGS: [(&str, &str); 6] = [
     ("listen", "\"127.0.0.1:0\""),
     ("idle_timeout", "\"10 s\""),
@@ -110,17 +110,16 @@ async fn played(options: &Options, folder: &TempDir) -> anyhow::Result<bool> {
     done
 }
 
-/// The way to real use.
+/// The commands to try next.
 fn next() -> String {
-    let program = std::env::args().next().unwrap_or_else(|| "larder".to_owned());
     let lines = [
-        ("quickstart", "a rack of 1,152 emulated drives that stays, for any S3 client"),
-        ("plan nas8", "groups and watts of a box of eight drives; describe yours in the same way"),
-        ("init --discover", "make a data directory on the disks of this machine"),
-        ("simulate scenarios/home.toml", "what a rack would do, before you buy it"),
+        ("quickstart", "an emulated rack of 1,152 drives that stays, for any client"),
+        ("plan nas8", "the groups and watts of a box of eight drives"),
+        ("init --discover", "a data directory on the disks of this machine"),
+        ("simulate scenarios/home.toml", "the speed of a rack, before you buy it"),
     ];
-    let lines = lines.map(|(command, what)| format!("  {:<40}{what}", format!("{program} {command}")));
-    format!("The demo's directory is removed. Next:\n\n{}", lines.join("\n"))
+    let lines = lines.map(|(command, what)| format!("  larder {command:<30} {what}"));
+    format!("\nThe demo's directory is removed. Next:\n\n{}", lines.join("\n"))
 }
 
 /// The story: server, client, drawing, and measurements.
@@ -187,7 +186,7 @@ impl Demo {
         let (k, r) = (self.spec.code.data, self.spec.code.parity);
         self.say(&format!(
             "The files have moved to the drives, in packs. Each pack is coded over {} drives of a group, and any {k} \
-             of them restore it. A first start also wakes every group once, to check its drives. {} starts in all.",
+             of them restore it. The first start also wakes every group once, to check its drives: {} starts in all.",
             k + r,
             count(status.totals.drive_starts),
         ))
@@ -228,7 +227,7 @@ impl Demo {
         let (peak, energy_j) = (watts(self.watts_max), self.energy_j);
         self.say(&format!(
             "The bytes are the same. The read took {}, which is {} of the hardware's time, and started {} of {}. The \
-             rack drew at most {peak}; until all slept again the read had cost about {energy_j:.0} J.",
+             rack drew at most {peak}, and until all drives slept again the read cost about {energy_j:.0} J.",
             seconds(wall_s),
             seconds(modelled_s),
             drives(started),

@@ -12,8 +12,8 @@
 //! Invariants:
 //! - A request never ends before its modelled moment, except for waits of less than 1 ms of wall time: they are
 //!   skipped, and the next request makes up for them, because the heads stay busy until the modelled moment. A timer
-//!   that wakes late is compensated, too: a request that follows at once counts from when the last one should have
-//!   ended. So a high time scale does not suffer from the granularity of timers.
+//!   that fires late is compensated, too: if the next request follows at once, its time is counted from the modelled
+//!   end of the previous request. So a high time scale does not suffer from the granularity of timers.
 //! - If the inner drive is slower than the model, that is an [`Overrun`], which is counted and shown.
 //! - The same seed and the same commands at the same moments give the same physics. Nothing here spawns a task or a
 //!   thread.

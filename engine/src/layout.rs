@@ -162,7 +162,7 @@ pub enum Warning {
         groups: u32,
     },
     /// Fewer groups can be active at once than the bound allows.
-    #[error("{groups} groups can be active at once, {} fewer than the bound", .bound - .groups)]
+    #[error("{groups} groups can be active at once, {} fewer than the upper bound for this rack", .bound - .groups)]
     BelowBound {
         /// The number that can be active.
         groups: u32,

@@ -46,7 +46,7 @@ const GROWTH: u64 = 4;
 /// Bytes that a client will take within this time are kept for it: reading them again may cost a wake, which takes
 /// about this long.
 const KEPT_TIME: Duration = Duration::from_secs(30);
-/// An operation is at most as long as what a client takes in this multiple of [`KEPT_TIME`].
+/// The maximum length of an operation: the bytes that its client takes in this many times [`KEPT_TIME`].
 const OPERATION_IN_KEPT: u64 = 4;
 /// Maximum number of failed joins in a row before a reader gives up.
 const JOINS_MAX: u32 = 5;

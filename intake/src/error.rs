@@ -32,7 +32,9 @@ pub enum PutError {
     NoSpace,
     /// The maximum number of logs is retained for a caller that has not confirmed their changes
     /// ([`crate::Intake::covered`]), or has asked for retention ([`crate::Intake::retain`]). Nothing was written.
-    #[error("{RETAINED_MAX} logs are retained for a catalog that does not have their contents")]
+    #[error(
+        "the maximum of {RETAINED_MAX} logs is retained, since the catalog does not have their contents yet; nothing was written"
+    )]
     Retaining,
     /// No drive of the pool takes writes any more. The change may or may not exist when the intake is opened again.
     #[error("no drive takes writes")]

@@ -37,8 +37,8 @@ pub(crate) fn survey(shared: &Shared, cycle: &CycleShared, access: Access, bytes
     if !suspects(cycle).any(|shelf| shelf.bytes <= bytes_max) {
         return false;
     }
-    // Background work waits for its turn at the drive, and no reader waits for that. A shelf that is surveyed twice is
-    // replaced once.
+    // Readers survey one at a time. Background work, which waits for its turn at the drive, does not take this lock, so
+    // no reader waits for it. A shelf that is surveyed twice is replaced once.
     let _one_at_a_time = (access == Access::Direct).then(|| cycle.surveying.lock());
     // Another thread may have done it.
     let suspects: Vec<_> = suspects(cycle).filter(|shelf| shelf.bytes <= bytes_max).collect();

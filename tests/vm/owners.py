@@ -10,7 +10,7 @@ import sys
 import rack
 from machine import boot
 
-OTHER = "another server uses it"
+OTHER = "by another server"
 # A message that names the fix for this data directory.
 FIX = "larder take-over --data {}"
 TOOLS = rack.TOOLS + """
@@ -34,7 +34,7 @@ written() {
 FETCH = ("fetch() { case $1 in " +
          " ".join(f"{name}) {rack.send('GET', f'/attic/{name}')};;" for name in rack.OBJECTS) + " esac; }; ")
 COPY = ("mkdir /copy && mount -t tmpfs -o size=512m tmpfs /copy && cp -a /data/. /copy/ && "
-        "sed -i -e 's/^#\\?listen = .*/listen = \"127.0.0.1:9001\"/' "
+        "sed -i -e '1,/^#\\?listen/s/^#\\?listen = .*/listen = \"127.0.0.1:9001\"/' "
         "-e 's/^#\\?max_wait = .*/max_wait = \"40 s\"/' /copy/larder.toml")
 
 COMMANDS = {

@@ -2,8 +2,8 @@
 """Tests with a real kernel: `larder drive` on a disk of `scsi_debug`, which stops and starts, and on QEMU's SATA disk,
 which does neither; the conformance suite of drives on both; a whole rack on XFS and on ext4 (rack.py); cuts of the
 power (cuts.py); udev's rule (rule.py); repairs of a rack (repairs.py); a rack that is made of the disks that are
-found, measured, and served with the capabilities of the unit that ships (found.py); and a pool of small objects on
-disks that sleep while they are mounted (pool.py).
+found, measured, and served with the capabilities of the unit that ships (found.py); a copy of a data directory beside
+the original (owners.py); and a pool of small objects on disks that sleep while they are mounted (pool.py).
 
 usage: run.py BINARY [CACHE [DRIVES]], where DRIVES is the test program disk/tests/drives.rs
 
@@ -19,6 +19,7 @@ import threading
 
 import cuts
 import found
+import owners
 import repairs
 import pool
 import rack
@@ -302,7 +303,8 @@ def main():
         rows = [[(rack.TESTS, lambda: rack.results(binary, cache))],
                 [(CONFORMANCE_TESTS, lambda: conformance(binary, cache, drives)),
                  (repairs.TESTS, lambda: repairs.results(binary, cache)),
-                 (found.TESTS, lambda: found.results(binary, cache))],
+                 (found.TESTS, lambda: found.results(binary, cache)),
+                 (owners.TESTS, lambda: owners.results(binary, cache))],
                 [(TESTS, lambda: single_disks(binary, cache)),
                  (rule.TESTS, lambda: rule.results(binary, cache)),
                  (pool.TESTS, lambda: pool.results(binary, cache)),

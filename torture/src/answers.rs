@@ -296,7 +296,11 @@ impl Clients<'_> {
             ServiceError::SlowDown { retry_after_s, .. } => Answer::Later(*retry_after_s),
             ServiceError::DataLost { .. } => {
                 journal.demand(self.is_lost(at, serial), Rule::Honest, || {
-                    format!("{} is called lost, and {} stacks are bad", at.1, self.bad_stacks(at))
+                    format!(
+                        "the server answered that {} is lost, although only {} of its stacks are bad",
+                        at.1,
+                        self.bad_stacks(at)
+                    )
                 });
                 Answer::Unsure
             }

@@ -56,7 +56,7 @@ pub enum PackError {
     #[error("a pack cannot have {0} members")]
     Members(usize),
     /// A member's key and metadata are too long for an index.
-    #[error("the description of slot {slot} takes {bytes} bytes")]
+    #[error("the key and metadata of slot {slot} take {bytes} bytes, and an index has no room for them")]
     EntryTooLong {
         /// The member's first slot; 0 if it is in memory.
         slot: u64,

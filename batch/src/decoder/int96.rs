@@ -1,8 +1,8 @@
 //! Timestamps of 96 bits, a day and the nanoseconds of that day, as Impala, Hive and old versions of Spark write them.
 //!
 //! 1. They become microseconds, which reach 290,000 years in either direction; in UTC, if Spark wrote them.
-//! 2. The library truncates finer values, and wraps days out of range. So the chunks are read a second time,
-//!    unconverted, before any of their rows is returned.
+//! 2. The `parquet` crate truncates values finer than a microsecond, and days out of range wrap around. So the chunks
+//!    are read a second time, unconverted, before any of their rows is returned.
 //!
 //! Invariants:
 //! - A value that is not exactly a microsecond, or out of range, ends the object with an error.

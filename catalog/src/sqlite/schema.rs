@@ -35,7 +35,10 @@ pub(super) fn close_to_others(path: &Path) {
         if std::fs::set_permissions(&file, Permissions::from_mode(OWNER_ONLY)).is_err() || is_open() {
             tracing::warn!("others may read {0}, which holds users' keys; run `chmod 600 {0}`", file.display());
         } else {
-            tracing::warn!("others could read {}, and no longer can; others may know its users' keys", file.display());
+            tracing::warn!(
+                "other users of this machine could read {}; that is fixed, but they may know the keys in it: rotate these",
+                file.display()
+            );
         }
     }
 }

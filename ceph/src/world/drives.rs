@@ -53,7 +53,9 @@ pub enum DriveError {
     #[error("the kernel has no counters of {0} of {1}; is this its host?")]
     Unknown(String, OsdId),
     /// Its power cannot be controlled.
-    #[error("{device} of {osd} cannot be put to sleep ({reason}); --emulated counts touches instead")]
+    #[error(
+        "{device} of {osd} cannot be put to sleep ({reason}); with --emulated, accesses that would wake it are counted instead"
+    )]
     NoPower {
         /// The device.
         device: String,

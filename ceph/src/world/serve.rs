@@ -156,7 +156,7 @@ struct Service {
 }
 
 /// Runs the agent until the process is asked to end, or no OSD on this host is cold any more; then releases the
-/// windows. Looks run on a separate thread, so a request to end waits for at most one command.
+/// windows. Each check of the drives runs on a separate thread, so a request to end waits for at most one command.
 pub async fn serve(scope: Scope, settings: Settings) -> Result<(), AgentError> {
     let mut ends =
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(AgentError::Signals)?;

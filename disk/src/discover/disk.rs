@@ -90,7 +90,7 @@ pub struct Disk {
     pub rotational: bool,
     /// Its rotation rate, if it reports one.
     pub rotation_rpm: Option<u16>,
-    /// Its power-up in standby (the platters wait for a start), if it reports that.
+    /// The state of its feature Power-Up In Standby (the platters wait for a start), if it reports one.
     pub power_up_in_standby: Option<PowerUpInStandby>,
     /// True if the kernel by itself starts the stopped disk for I/O (`allow_restart`).
     pub allow_restart: Option<bool>,

@@ -73,7 +73,7 @@ pub(super) async fn open_named(
         Ok(ends) => Ok(ends),
         Err(Flaw::Drive(error)) if !is_local(&error) || !answers(blob, name, drive).await => Err(error),
         Err(flaw) => {
-            tracing::warn!(stack = %name, why = %flaw, "a stack is not what it should be");
+            tracing::warn!(stack = %name, why = %flaw, "a stack is damaged, or does not match its blob");
             Err(DriveError::NotFound(name.clone()))
         }
     }

@@ -83,7 +83,7 @@ pub async fn look(blob: Blob, index: u8, drive: &Arc<dyn Drive>) -> Report<Writt
 /// [`rebuild`]. A wrong fragment ends it: only the other stacks can replace that. The outcomes are those of source and
 /// target.
 pub async fn copy(blob: Blob, source: Arc<dyn Drive>, lost: Lost) -> Report<Written> {
-    assert!(!lost.beside, "what can be copied is not damaged");
+    assert!(!lost.beside, "a copy does not go beside a damaged stack");
     let unread = |outcome, of_target| {
         let error = StackError::TooFewStacks { need: 1, good: 0 };
         Report { result: Err(error), outcomes: [outcome].into_iter().chain(of_target).collect() }

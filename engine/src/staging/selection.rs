@@ -28,7 +28,7 @@ impl Selection {
         Self { coldest_bytes, hot_bytes, sum_bytes: 0, last }
     }
 
-    /// True if due versions have to be counted at all, before any other.
+    /// True if due versions have to be counted. They are counted before all others.
     pub fn counts(&self) -> bool {
         self.coldest_bytes.is_some()
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use workshop::AheadCounts;
 
-/// Keys, and prefixes, that are remembered for each bucket.
+/// Maximum number of keys that are remembered for each bucket, and of prefixes.
 const NAMES_MAX: usize = 8;
 
 /// All scans.

@@ -259,7 +259,8 @@ pub struct Outcome {
     pub verifying_hours: f64,
     /// Hours in which a working class had no group ready, over all classes.
     pub switching_hours: f64,
-    /// Hours in which a class waited for starts of the next day, for drives or for room, over all classes.
+    /// Hours in which a class waited because its drives had used up the starts of the day, or for drives or for room,
+    /// over all classes.
     pub waiting_hours: f64,
     /// Hours in which the processor worked on records, over all classes, whether or not other work was in service.
     #[serde(default)]

@@ -176,7 +176,7 @@ fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) 
         _ => (otherwise, Some("check its cable, slot and file system")),
     };
     let fix = fix.map_or_else(String::new, |fix| {
-        format!("; {fix} (the next try detects that), or give it up with `larder drive fail {}`", drive.0)
+        format!("; {fix} (the next try notices a repaired drive), or give it up with `larder drive fail {}`", drive.0)
     });
     tracing::error!(%drive, "drive would not {name}: {error}{fix}");
     // A drive that cannot be unmounted was not mounted, and the log has the reason for that. A shortage of descriptors

@@ -50,7 +50,12 @@ pub fn waking_picture(spec: &RackSpec, layout: &Layout, group: GroupId) -> Strin
 
 fn power(milliwatts: u64, awake: usize) -> String {
     let spinning = if awake == 0 { "no drive spins".to_owned() } else { format!("{awake} drives spin") };
-    format!("{spinning}, all drives draw {:.0} W", milliwatts as f64 / 1000.0)
+    let watts = format!("{:.0}", milliwatts as f64 / 1000.0);
+    let watts = watts.len().checked_sub(3).filter(|at| *at > 0).map_or(watts.clone(), |at| {
+        let (thousands, rest) = watts.split_at(at);
+        format!("{thousands},{rest}")
+    });
+    format!("{spinning}, all drives draw {watts} W")
 }
 
 /// The rack at one moment.
@@ -72,8 +77,8 @@ impl Moment<'_> {
             let end = grid.cell().cast_signed() - 2;
             let corners = [(x, y), (x + end, y + end)];
             let is_awake = self.awake.contains(&drive.id);
-            let tone = if is_awake { Tone::of_series(1) } else { Tone::GRID };
-            root.draw(&Rectangle::new(corners, color(tone).filled()))?;
+            let fill = if is_awake { color(Tone::of_series(1)).mix(1.0) } else { color(Tone::FAINT).mix(0.35) };
+            root.draw(&Rectangle::new(corners, fill.filled()))?;
             if is_awake {
                 root.draw(&Rectangle::new(corners, color(Tone::INK).stroke_width(1)))?;
             }

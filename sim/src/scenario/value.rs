@@ -219,7 +219,7 @@ fn frequency(written: &Written) -> Result<Meaning, String> {
     let sensible = per_s.filter(|per_s| per_s.is_finite() && (1e-9..=1e6).contains(per_s));
     sensible
         .map(Meaning::PerS)
-        .ok_or_else(|| format!("{} is not a number per time; write {}", shown(written), Kind::Frequency.example()))
+        .ok_or_else(|| format!("{} is not a rate above 0; write {}", shown(written), Kind::Frequency.example()))
 }
 
 impl Meaning {
@@ -366,9 +366,9 @@ mod tests {
             (
                 Kind::Frequency,
                 text("5 per parsec"),
-                "\"5 per parsec\" is not a number per time; write a number per second such as 0.5, or \"30 per min\"",
+                "\"5 per parsec\" is not a rate above 0; write a number per second such as 0.5, or \"30 per min\"",
             ),
-            (Kind::Frequency, Written::Whole(0), "0 is not a number per time; write a number per second such as 0.5"),
+            (Kind::Frequency, Written::Whole(0), "0 is not a rate above 0; write a number per second such as 0.5"),
             (
                 Kind::Limit,
                 text("5 apples"),
