@@ -10,7 +10,8 @@
 //!   that was given up on ([`crate::drives`]);
 //! - a drive that did so in three wakes in a row is left alone for a pause that doubles each time;
 //! - until the drive has answered, it gets no other request: the world refuses requests on its behalf. A refusal
-//!   neither counts as another missed deadline nor is held against the drive.
+//!   neither counts as another missed deadline nor is held against the drive. It is retried after an eighth of the time
+//!   for which it is silent, at least after a minute and at most after an hour.
 
 use core::time::Duration;
 use model::{DriveProfile, Time};
@@ -63,6 +64,11 @@ impl DriveDeadlines {
     }
 }
 
+/// The shortest pause before a retry of a drive that owes an answer.
+const PAUSE_OWING_MIN: Duration = Duration::from_mins(1);
+/// The longest one.
+const PAUSE_OWING_MAX: Duration = Duration::from_hours(1);
+
 /// A drive's record of meeting its deadlines.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Punctuality {
@@ -74,6 +80,8 @@ pub(crate) struct Punctuality {
     pub wakes_missed: u32,
     /// When it last missed a deadline.
     missed_at: Option<Time>,
+    /// When it missed the first deadline since it last answered.
+    silent_since: Option<Time>,
 }
 
 impl Punctuality {
@@ -82,7 +90,20 @@ impl Punctuality {
     pub fn note_missed(&mut self, now: Time) -> bool {
         assert!(self.missed_at.is_none_or(|before| before <= now), "time does not go back");
         self.missed_at = Some(now);
-        core::mem::replace(&mut self.owes_answer, true)
+        let owed_one = core::mem::replace(&mut self.owes_answer, true);
+        if !owed_one {
+            self.silent_since = Some(now);
+        }
+        owed_one
+    }
+
+    /// The pause before a retry of the drive, which owes an answer, so its command was not sent. An eighth of the time
+    /// for which it is silent: one that answers late is soon used again, and one that never answers costs a retry an
+    /// hour.
+    pub fn pause_while_owing(&self, now: Time) -> Duration {
+        assert!(self.owes_answer, "a drive that has answered is sent its commands");
+        let silent = self.silent_since.map_or(Duration::ZERO, |since| now.since(since));
+        (silent / 8).clamp(PAUSE_OWING_MIN, PAUSE_OWING_MAX)
     }
 
     /// One more wake in which it missed a deadline.
@@ -107,5 +128,27 @@ impl Punctuality {
     /// another one.
     pub fn missed_within(&self, slack: Duration, now: Time) -> bool {
         self.missed_at.is_some_and(|missed_at| now < missed_at + slack)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn a_drive_is_tried_less_often_the_longer_it_is_silent_and_soon_again_after_an_answer() {
+        let mut drive = Punctuality::default();
+        let after = |minutes: u64| Time::ZERO + Duration::from_mins(minutes);
+        assert!(!drive.note_missed(after(0)), "its first miss");
+        let mut pauses = Vec::new();
+        for minutes in [0, 4, 16, 80, 480, 100_000] {
+            assert!(drive.note_missed(after(minutes)), "it owes an answer");
+            pauses.push(drive.pause_while_owing(after(minutes)).as_secs());
+        }
+        assert_eq!(pauses, [60, 60, 120, 600, 3600, 3600]);
+        drive.owes_answer = false;
+        assert!(!drive.note_missed(after(100_001)));
+        assert_eq!(drive.pause_while_owing(after(100_003)).as_secs(), 60);
     }
 }

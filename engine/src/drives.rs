@@ -69,10 +69,6 @@ const FAILURES_MAX: u32 = 3;
 /// Transfers that may fail on a drive between two mounts before it is taken out of service.
 const TRANSFER_ERRORS_MAX: u32 = 3;
 
-/// The pause before a retry of a drive that was not sent its command because it owed an answer to another one. A retry
-/// of it costs nothing.
-const PAUSE_OWING: Duration = Duration::from_mins(1);
-
 const _: () = assert!(FAILURES_MAX > 1, "a drive that is tried again has one failure left");
 
 /// A change of a drive that other parts must follow.
@@ -688,7 +684,7 @@ impl Drives {
         if loss == Loss::NoAnswer && self.note_missed_deadline(drive, now) {
             self.states[drive.index()].unsent += 1;
             self.set_away(drive, loss);
-            self.backoff.plan(drive, now + PAUSE_OWING);
+            self.backoff.plan(drive, now + self.punctuality[drive.index()].pause_while_owing(now));
             return;
         }
         assert!(!self.is_away(drive), "{drive} is given up on once");
