@@ -33,7 +33,8 @@ pub enum PutError {
     /// The maximum number of logs is retained for a caller that has not confirmed their changes
     /// ([`crate::Intake::covered`]), or has asked for retention ([`crate::Intake::retain`]). Nothing was written.
     #[error(
-        "the maximum of {RETAINED_MAX} logs is retained, since the catalog does not have their contents yet; nothing was written"
+        "the maximum of {RETAINED_MAX} logs is retained, since the catalog does not have their contents yet; nothing \
+         was written"
     )]
     Retaining,
     /// No drive of the pool takes writes any more. The change may or may not exist when the intake is opened again.

@@ -15,7 +15,8 @@ from harness import BINARY, SystemTest
 
 # A minute on an ordinary machine; the machine of a test may be loaded.
 LIMIT_S = 240
-STEPS = ["100 files", "The files have moved", "All 96 drives sleep", "GET s3://attic/file-042", "The bytes are the same"]
+STEPS = ["100 files", "The files have moved", "All 96 drives sleep", "GET s3://attic/file-042",
+         "The bytes are the same"]
 
 
 class Demo(SystemTest):

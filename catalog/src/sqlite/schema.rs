@@ -36,7 +36,8 @@ pub(super) fn close_to_others(path: &Path) {
             tracing::warn!("others may read {0}, which holds users' keys; run `chmod 600 {0}`", file.display());
         } else {
             tracing::warn!(
-                "other users of this machine could read {}; that is fixed, but they may know the keys in it: rotate these",
+                "other users of this machine could read {}; that is fixed, but they may know the keys in it: run \
+                 `larder user rotate` for each user",
                 file.display()
             );
         }

@@ -54,7 +54,8 @@ pub enum DriveError {
     Unknown(String, OsdId),
     /// Its power cannot be controlled.
     #[error(
-        "{device} of {osd} cannot be put to sleep ({reason}); with --emulated, accesses that would wake it are counted instead"
+        "{device} of {osd} cannot be put to sleep ({reason}); with --emulated, accesses that would wake it are counted \
+         instead"
     )]
     NoPower {
         /// The device.
