@@ -96,8 +96,8 @@ impl<K: Copy + Ord + Display> Watched<K> {
         if by_itself {
             tracing::warn!(
                 %drive,
-                "a sleeping disk woke by itself: {cause}. Its own timers may do that; `larder drive doctor` names disks \
-                 with timers"
+                "a sleeping disk woke by itself: {cause}. Its own timers may do that; `larder drive \
+                 doctor` names disks with timers"
             );
         } else {
             tracing::warn!(
