@@ -154,9 +154,9 @@ impl Catalog {
         self.store.retain_log();
     }
 
-    /// True if the log in front of the store is held: see [`Store::holds_log`].
-    pub fn holds_log(&self) -> bool {
-        self.store.holds_log()
+    /// True if the log in front of the store is held: see [`Store::retains_log`].
+    pub fn retains_log(&self) -> bool {
+        self.store.retains_log()
     }
 
     /// Reports that a copy of the catalog is stored elsewhere: a log that is held may forget ([`Store::release_log`]).

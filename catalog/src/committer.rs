@@ -84,7 +84,7 @@ pub(crate) struct Committer<R> {
     /// The last number in the log.
     pub(crate) logged: Sequence,
     /// True if a log that does not lead to the store is held at first.
-    pub(crate) holds_log: bool,
+    pub(crate) retains_log: bool,
     /// Bytes that were logged since the store was last made durable.
     uncovered_bytes: u64,
     /// Uncovered bytes at which the store is made durable.
@@ -135,7 +135,7 @@ impl<R: Records> Committer<R> {
             log: None,
             floor,
             logged: Sequence(0),
-            holds_log: false,
+            retains_log: false,
             uncovered_bytes: 0,
             cover_after_bytes: 0,
             log_use: Arc::default(),

@@ -303,7 +303,7 @@ impl Catalog {
     }
 
     /// The key of the version or open upload of that number in the workshop, for people.
-    pub async fn owner_in_workshop(&self, version: VersionId) -> Result<Option<(String, String)>, CatalogError> {
+    pub async fn staged_key_of(&self, version: VersionId) -> Result<Option<(String, String)>, CatalogError> {
         let owner: Option<Owner> = self.look_up_one(&key::version(version)).await?;
         Ok(owner.map(|Owner { bucket, key, .. }| (bucket, key)))
     }

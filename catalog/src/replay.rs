@@ -82,7 +82,7 @@ impl<R: Records> Committer<R> {
         self.lineage = lineage;
         (self.floor, self.logged) = (self.floor.max(self.lineage.last()), self.lineage.last());
         self.lineage.use_by(self.state.sequence);
-        self.log_use.is_held.store(self.holds_log, Ordering::Relaxed);
+        self.log_use.is_held.store(self.retains_log, Ordering::Relaxed);
         self.log_use.is_aside.store(replayed.behind.is_some(), Ordering::Relaxed);
         self.log_use.ended_aside.store(self.lineage.is_aside(), Ordering::Relaxed);
     }

@@ -80,8 +80,8 @@ pub struct SqliteOptions {
     /// Bytes, with payloads, that are logged in front of the store before the store is made durable, so that the log
     /// may forget them. Limits what a start replays.
     pub cover_after_bytes: u64,
-    /// The log is held until it is released: see [`Store::holds_log`].
-    pub holds_log: bool,
+    /// The log is held until it is released: see [`Store::retains_log`].
+    pub retains_log: bool,
 }
 
 impl Default for SqliteOptions {
@@ -92,7 +92,7 @@ impl Default for SqliteOptions {
             sequence_min: Sequence::default(),
             accept_incomplete: false,
             cover_after_bytes: COVER_AFTER_BYTES,
-            holds_log: false,
+            retains_log: false,
         }
     }
 }
@@ -173,7 +173,7 @@ impl SqliteStore {
         let (mut behind_log, mut overlay) = (None, Arc::new(Overlay::of(Changes::new())));
         if let Some(log) = log {
             committer = committer.behind(log, options.cover_after_bytes);
-            committer.holds_log = options.holds_log;
+            committer.retains_log = options.retains_log;
             behind_log = settle_with_log(&mut committer, &mut walked, options.accept_incomplete)?;
             let is_whole = walked.flaw().is_none() || options.accept_incomplete;
             // The missing records may be only in the log, from which the file may be remade.
@@ -355,7 +355,7 @@ impl Store for SqliteStore {
         self.log_use.forgets_nothing.store(true, Ordering::Relaxed);
     }
 
-    fn holds_log(&self) -> bool {
+    fn retains_log(&self) -> bool {
         self.log_use.is_held.load(Ordering::Relaxed)
     }
 

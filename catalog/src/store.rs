@@ -151,7 +151,7 @@ pub trait Store: Send + Sync + 'static {
     fn retain_log(&self) {}
     /// True if the log in front of the store is held, and forgets nothing before [`Store::release_log`]: nothing else
     /// may have what the log has, so the store could not be rebuilt without it.
-    fn holds_log(&self) -> bool {
+    fn retains_log(&self) -> bool {
         false
     }
     /// Releases the entries that the log had when the store was opened: a copy of the store is stored elsewhere.

@@ -5,7 +5,7 @@ use crate::human::{bytes, count, counted, percent, seconds, table};
 use crate::output::{ask, print_json, show, wait_for};
 use serde::Serialize;
 use server::admin::{Client, ScrubChange};
-use server::report::{LostObject, ScrubCounts, ScrubGroup, ScrubReport, ScrubStatus};
+use server::report::{GroupScrub, LostObject, ScrubCounts, ScrubReport, ScrubStatus};
 use std::fmt::Write;
 
 /// Lost objects that are listed as text; `--json` lists all.
@@ -118,7 +118,7 @@ pub fn line(scrub: &ScrubStatus) -> String {
 /// The progress of the groups' passes. A group in which a pass has read nothing yet does not count as up to date.
 fn passes(scrub: &ScrubStatus) -> String {
     let groups = counted(scrub.groups.len() as u64, "group");
-    let is_read = |group: &&ScrubGroup| last_read_s(group).is_some() || group.counts.blobs > 0;
+    let is_read = |group: &&GroupScrub| last_read_s(group).is_some() || group.counts.blobs > 0;
     let read = scrub.groups.iter().filter(is_read).count() as u64;
     if read == 0 {
         return format!("no blob of {groups} has been read yet");
@@ -130,7 +130,7 @@ fn passes(scrub: &ScrubStatus) -> String {
 }
 
 /// The end of the last pass, if it found anything to read. The pass of an empty group ends at once.
-fn last_read_s(group: &ScrubGroup) -> Option<f64> {
+fn last_read_s(group: &GroupScrub) -> Option<f64> {
     group.last_ended_s.filter(|_| group.last.is_none_or(|last| last.blobs > 0))
 }
 
@@ -140,7 +140,7 @@ fn ago(at_s: Option<f64>, now_s: f64) -> String {
 }
 
 fn groups(status: &ScrubStatus) -> String {
-    let row = |group: &ScrubGroup| {
+    let row = |group: &GroupScrub| {
         let counts = &group.counts;
         vec![
             group.group.to_string(),
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_report_names_groups_findings_and_what_is_lost() {
         let counts = ScrubCounts { blobs: 7, stack_bytes: 12_000_000, damaged_stacks: 2, ..ScrubCounts::default() };
-        let group = ScrubGroup { group: 3, state: "under way".into(), counts, unread_blobs: 2, ..Default::default() };
+        let group = GroupScrub { group: 3, state: "under way".into(), counts, unread_blobs: 2, ..Default::default() };
         let unread = vec![UnreadBlob { blob: "b8".into(), group: 3 }];
         let status = ScrubStatus { period_s: Some(7_776_000.0), groups: vec![group], ..ScrubStatus::default() };
         let damaged = vec![DamagedStackReport { stack: 4, drive: 17, flaw: "no file".into() }];
@@ -189,15 +189,15 @@ mod tests {
 
     #[test]
     fn a_group_that_was_never_read_is_not_up_to_date_and_moments_are_told_from_now() {
-        let complete = |last_ended_s| ScrubGroup { state: "complete".into(), last_ended_s, ..ScrubGroup::default() };
-        let status = |groups: Vec<ScrubGroup>| ScrubStatus {
+        let complete = |last_ended_s| GroupScrub { state: "complete".into(), last_ended_s, ..GroupScrub::default() };
+        let status = |groups: Vec<GroupScrub>| ScrubStatus {
             period_s: Some(86_400.0),
             modelled_s: 7_380.0,
             complete_groups: groups.len() as u64,
             groups,
             ..ScrubStatus::default()
         };
-        let nothing = ScrubGroup { last: Some(ScrubCounts::default()), ..complete(Some(0.0)) };
+        let nothing = GroupScrub { last: Some(ScrubCounts::default()), ..complete(Some(0.0)) };
         let fresh = status(vec![complete(None), nothing]);
         assert_eq!(line(&fresh), "no blob of 2 groups has been read yet, once in 1 d");
         assert!(groups(&fresh).lines().skip(1).all(|row| row.ends_with(" never")), "{}", groups(&fresh));

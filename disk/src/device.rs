@@ -24,7 +24,7 @@
 
 mod freeze;
 mod handle;
-mod measurable;
+mod measured_disk;
 mod mkfs;
 mod mount;
 mod mounted;
@@ -53,7 +53,7 @@ use crate::owner::Claim;
 use crate::power::PowerMode;
 use crate::{Buffer, Drive, DriveError, FileName, Space, finished};
 use async_trait::async_trait;
-use measurable::Measurable;
+use measured_disk::MeasuredDisk;
 use model::Smart;
 use powered::PoweredDisk;
 use state::DeviceState;
@@ -106,7 +106,7 @@ impl DeviceDrive {
 
     /// The disk, for measurements. The caller ensures that the drive is not used otherwise meanwhile.
     pub fn to_measure(&self) -> impl Subject + use<> {
-        Measurable(Arc::clone(&self.state))
+        MeasuredDisk(Arc::clone(&self.state))
     }
 
     /// Its power mode. Does not start it. Blocks.

@@ -264,7 +264,7 @@ pub enum Event {
         /// The attempt this answers.
         attempt: Attempt,
         /// The blobs.
-        blobs: Vec<DeadBlob>,
+        blobs: Vec<BlobWithDead>,
         /// Dead bytes of blobs that are not listed because a reader holds them.
         held_bytes: u64,
         /// True if more pages follow; the world keeps the cursor.
@@ -682,7 +682,7 @@ pub enum CheckResult {
 
 /// A blob with unreferenced bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct DeadBlob {
+pub struct BlobWithDead {
     /// The blob.
     pub blob: BlobId,
     /// The drive of each of its stacks.

@@ -81,7 +81,7 @@ pub use drive_list::DriveList;
 pub use drives::DrivePhase;
 pub use estimates::SwitchEstimate;
 pub use event::{
-    BlobOnDrive, CheckProgress, CheckResult, CheckedEntry, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event,
+    BlobOnDrive, BlobWithDead, CheckProgress, CheckResult, CheckedEntry, DriveOutcome, DriveReport, DriveResult, Event,
     HealthRecord, Loss, Request, StagedEntry, Usage, Work,
 };
 pub use forecast::Forecast;

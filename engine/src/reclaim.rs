@@ -10,7 +10,7 @@
 //! one page for each class.
 
 use crate::action::Action;
-use crate::event::DeadBlob;
+use crate::event::BlobWithDead;
 use crate::ops::StackMove;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -32,7 +32,7 @@ struct DeadListing {
     /// The page that is awaited.
     awaiting: Option<Attempt>,
     /// Blobs to be removed as a whole.
-    blobs: VecDeque<DeadBlob>,
+    blobs: VecDeque<BlobWithDead>,
     /// There are more pages after the last one.
     more: bool,
     /// The estimated dead bytes of the group when the listing began.
@@ -48,7 +48,7 @@ pub(crate) enum Next {
     /// A page is awaited.
     Wait,
     /// Remove this blob, or defer it.
-    Blob(DeadBlob),
+    Blob(BlobWithDead),
     /// Ask for the next page.
     Page,
     /// Nothing is left.
@@ -64,7 +64,7 @@ pub(crate) struct Evacuation {
 }
 
 impl Evacuation {
-    fn is_for(&self, blob: &DeadBlob) -> bool {
+    fn is_for(&self, blob: &BlobWithDead) -> bool {
         self.allowed
             && blob.readable
             && u128::from(blob.dead_bytes) * 1000 >= u128::from(blob.bytes) * u128::from(self.dead_permille)
@@ -167,7 +167,7 @@ impl Reclaim {
         &mut self,
         class: ClassId,
         group: GroupId,
-        blobs: Vec<DeadBlob>,
+        blobs: Vec<BlobWithDead>,
         evacuation: &Evacuation,
     ) -> impl Iterator<Item = Action> + use<> {
         let listing = &mut self.listings[class.index()];

@@ -281,7 +281,7 @@ impl Cycle {
     }
 
     /// Handles drives that readers have started: they sleep again after their idle time.
-    pub(crate) fn look_for_roused(&mut self) {
+    pub(crate) fn handle_drives_woken_by_reads(&mut self) {
         for position in 0..self.drives.len() {
             if self.drives[position].as_ref().is_some_and(|drive| drive.was_roused()) {
                 self.handle(ShiftEvent::Awoke(PoolDrive(position as u32)));
@@ -472,7 +472,7 @@ impl Cycle {
     }
 
     /// Opens the log on duty if its file could not be created for lack of room.
-    pub(crate) fn open_log_again(&mut self) {
+    pub(crate) fn retry_open_log(&mut self) {
         if self.open.is_none()
             && let Some((log, drive)) = self.shift.on_duty()
             && let Err(error) = self.open_log(log, drive)

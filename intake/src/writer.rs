@@ -171,7 +171,7 @@ impl Writer {
     pub(crate) fn look_around(&mut self) {
         for cycle in &mut self.cycles {
             cycle.look_for_hangs();
-            cycle.look_for_roused();
+            cycle.handle_drives_woken_by_reads();
             cycle.handle(ShiftEvent::DeadlineReached);
         }
     }
@@ -549,7 +549,7 @@ fn is_stuck(cycle: &Cycle) -> bool {
 
 /// Starts to append the batch to the log on duty; `None` if there is no such log, or its drive is full.
 fn begin(cycle: &mut Cycle, accepted: &[Accepted]) -> Option<(Encoded, Pending<()>)> {
-    cycle.open_log_again();
+    cycle.retry_open_log();
     if !cycle.shift().admits() {
         return None;
     }

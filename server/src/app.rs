@@ -15,7 +15,7 @@ use crate::data_dir::{DataDir, JOURNAL};
 use crate::descriptors::Descriptors;
 use crate::drive_copies::DriveCopies;
 use crate::error::ServerError;
-use crate::exchange::DiskExchange;
+use crate::exchange::DiskReplacement;
 use crate::holds::Holds;
 use crate::host_room::HostRoom;
 use crate::index;
@@ -281,7 +281,7 @@ impl Boot<'_> {
         let options = SqliteOptions {
             sequence_min: boot::numbers_from(wall_ms()),
             accept_incomplete: self.config.accept_older_catalog,
-            holds_log: true,
+            retains_log: true,
             ..SqliteOptions::default()
         };
         let (store, log) = index::open(self.dir, self.purpose(), options).await?;
@@ -347,7 +347,7 @@ impl Boot<'_> {
         let mut status = StatusService::new(context.clone(), world.clone(), hardware);
         (status.notices, status.places) = (self.notices.clone(), self.dir.labels());
         status.ours = self.ours();
-        status.exchange = self.dir.has_devices().then(|| Arc::new(DiskExchange::of(self.dir)));
+        status.exchange = self.dir.has_devices().then(|| Arc::new(DiskReplacement::of(self.dir)));
         (status.traffic, status.intake) = (Some(Arc::clone(&traffic)), log);
         (status.notices.journal, status.notices.claim) = (journal.clone().err(), Some(claim));
         status.journal = journal.ok();

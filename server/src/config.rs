@@ -271,7 +271,7 @@ pub struct IntakeConfig {
     pub below_bytes: u64,
     /// The time without work after which a drive of the pool sleeps if its power is controlled, in modelled time;
     /// `None` is never. 10 min by default.
-    #[serde(deserialize_with = "text::some_time_or_never")]
+    #[serde(deserialize_with = "text::positive_duration_or_never")]
     pub idle_timeout: Option<Duration>,
 }
 

@@ -38,13 +38,13 @@ impl DiskChoice {
 }
 
 /// Puts disks into the places of drives.
-pub struct DiskExchange {
+pub struct DiskReplacement {
     register: DiskRegister,
     labels: Vec<(PathBuf, Label)>,
     claim: Arc<Claim>,
 }
 
-impl DiskExchange {
+impl DiskReplacement {
     /// The exchange for the drives of `dir`.
     pub fn of(dir: &DataDir) -> Self {
         Self { register: dir.register(), labels: dir.labels(), claim: dir.claim() }

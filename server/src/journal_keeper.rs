@@ -89,7 +89,7 @@ pub(crate) async fn lead_on(
     staging: &Staging,
     (is_ahead, now_ms): (bool, u64),
 ) -> Result<bool, ServerError> {
-    if !catalog.holds_log() || !catalog_age::is_newest(age, catalog, staging).await? {
+    if !catalog.retains_log() || !catalog_age::is_newest(age, catalog, staging).await? {
         return Ok(false);
     }
     let broken = journal.filter(|journal| journal.status().broken.is_some());

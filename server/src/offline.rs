@@ -6,7 +6,7 @@
 use crate::boot;
 use crate::data_dir::{DataDir, fresh_label};
 use crate::error::ServerError;
-use crate::exchange::{DiskChoice, DiskExchange};
+use crate::exchange::{DiskChoice, DiskReplacement};
 use crate::index;
 use crate::intake_log::Purpose;
 use crate::replace::{self, Taken};
@@ -49,7 +49,7 @@ impl Offline {
             // As at a start: batches that only the log has are taken from there, and a catalog that is lost, damaged or
             // older is made again if possible.
             let sequence_min = boot::numbers_from(clock::wall_ms());
-            let options = SqliteOptions { sequence_min, holds_log: true, ..SqliteOptions::default() };
+            let options = SqliteOptions { sequence_min, retains_log: true, ..SqliteOptions::default() };
             let (store, _) = index::open(&dir, Purpose::default(), options).await?;
             let catalog = Catalog::open(Arc::new(store)).await?;
             boot::refuse_another_racks(&catalog, dir.rack_uuid()).await?;
@@ -115,7 +115,7 @@ impl Offline {
             let (path, label) = self.dir.labels().swap_remove(drive.index());
             let known = self.catalog.replacements().await?.remove(&drive).map(DriveUuid);
             let taken = if replace::is_device(self.dir.rack(), drive) {
-                DiskExchange::of(&self.dir).take(drive, choice, known).map(|(taken, _)| taken)
+                DiskReplacement::of(&self.dir).take(drive, choice, known).map(|(taken, _)| taken)
             } else if choice.is_empty() {
                 replace::take(&path, &fresh_label(label)?, known, &self.dir.claim())
             } else {

@@ -7,7 +7,7 @@ mod scrub;
 mod temperature;
 
 pub use scrub::{
-    DamagedStackReport, LostObject, ScrubCounts, ScrubFindingReport, ScrubGroup, ScrubReport, ScrubStatus, UnreadBlob,
+    DamagedStackReport, GroupScrub, LostObject, ScrubCounts, ScrubFindingReport, ScrubReport, ScrubStatus, UnreadBlob,
 };
 pub use temperature::{
     ChangeReport, DryRunReport, MoveEstimate, MoveReport, ObjectTotal, RuleName, RuleReport, RuleTotal,

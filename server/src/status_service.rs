@@ -16,7 +16,7 @@ use crate::admin::{Admin, AdminError, ScrubChange};
 use crate::backup::{BackupError, BackupReport, backup};
 use crate::certificate::Certificate;
 use crate::context::Context;
-use crate::exchange::{DiskChoice, DiskExchange};
+use crate::exchange::{DiskChoice, DiskReplacement};
 use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
@@ -73,7 +73,7 @@ pub struct StatusService {
     /// The data directory and the directories of drives, where no backup of the catalog is written.
     pub(crate) ours: Vec<PathBuf>,
     /// Puts other disks into the places of drives that are disks.
-    pub(crate) exchange: Option<Arc<DiskExchange>>,
+    pub(crate) exchange: Option<Arc<DiskReplacement>>,
     /// Held while a drive is being replaced.
     replacing: tokio::sync::Mutex<()>,
     verifications: Verifications,

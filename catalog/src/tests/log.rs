@@ -22,7 +22,7 @@ const OFTEN: SqliteOptions = SqliteOptions {
     sequence_min: Sequence(0),
     accept_incomplete: false,
     cover_after_bytes: 3_000,
-    holds_log: false,
+    retains_log: false,
 };
 /// Never, but for open and close.
 const NEVER: SqliteOptions = SqliteOptions { cover_after_bytes: u64::MAX, ..OFTEN };
@@ -617,20 +617,20 @@ async fn a_file_that_was_made_again_is_the_newest_one_and_its_log_is_held_until_
         // Remade: like the newest copy, with separate batches that are in no log.
         let above = SqliteOptions { sequence_min: Sequence(1_000), ..NEVER };
         SqliteStore::open_with(&newest, above).unwrap().commit(put("d", "1")).await.unwrap();
-        let (before, options) = (last_of(&log).1, SqliteOptions { holds_log: true, cover_after_bytes: 1, ..NEVER });
+        let (before, options) = (last_of(&log).1, SqliteOptions { retains_log: true, cover_after_bytes: 1, ..NEVER });
         let store = SqliteStore::open_with_log(&newest, options, Arc::new(log.clone())).unwrap();
-        assert_eq!((store.behind_log(), store.holds_log(), last_of(&log).1), (None, true, before), "{is_aside}");
+        assert_eq!((store.behind_log(), store.retains_log(), last_of(&log).1), (None, true, before), "{is_aside}");
         store.commit(put("e", "1")).await.unwrap();
         assert_eq!(last_of(&log).1, before + 1);
         store.release_log();
         store.commit(put("f", "1")).await.unwrap();
-        assert_eq!((store.holds_log(), last_of(&log).1), (false, 1), "the last number stays");
+        assert_eq!((store.retains_log(), last_of(&log).1), (false, 1), "the last number stays");
         let log = log.reopened(0);
         drop(store);
         let older = SqliteStore::open_with_log(&older, NEVER, Arc::new(log.reopened(0))).unwrap();
         assert!(older.behind_log().is_some(), "{is_aside}");
         let store = SqliteStore::open_with_log(&newest, options, Arc::new(log.reopened(0))).unwrap();
-        assert_eq!((store.behind_log(), store.holds_log(), contents(&store).await.len()), (None, true, 5));
+        assert_eq!((store.behind_log(), store.retains_log(), contents(&store).await.len()), (None, true, 5));
     }
 }
 
@@ -645,9 +645,9 @@ async fn batches_that_a_file_took_from_its_log_stay_there_until_the_log_is_relea
         store.commit(put(key, "1")).await.unwrap();
     }
     let log = log.reopened(0);
-    let options = SqliteOptions { holds_log: true, ..NEVER };
+    let options = SqliteOptions { retains_log: true, ..NEVER };
     let again = SqliteStore::open_with_log(&killed, options, Arc::new(log.clone())).unwrap();
-    assert_eq!((again.behind_log(), again.holds_log(), contents(&again).await.len()), (None, true, 3));
+    assert_eq!((again.behind_log(), again.retains_log(), contents(&again).await.len()), (None, true, 3));
     let kept = last_of(&log).1;
     assert!(kept >= 3, "{kept}");
     again.release_log();
@@ -657,7 +657,7 @@ async fn batches_that_a_file_took_from_its_log_stay_there_until_the_log_is_relea
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    assert_eq!((again.holds_log(), last_of(&log).1), (false, 1), "the last number stays");
+    assert_eq!((again.retains_log(), last_of(&log).1), (false, 1), "the last number stays");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 
 use super::Rack;
 use crate::action::{Outcome, Transfer};
-use crate::event::{DeadBlob, Request, Work};
+use crate::event::{BlobWithDead, Request, Work};
 use crate::ops::Op;
 use crate::policy::PriorityClass;
 use crate::reclaim::{Evacuation, Next};
@@ -46,7 +46,7 @@ impl Rack {
     pub(super) fn dead_page(
         &mut self,
         (group, attempt): (GroupId, Attempt),
-        blobs: Vec<DeadBlob>,
+        blobs: Vec<BlobWithDead>,
         (held_bytes, more): (u64, bool),
         step: &mut Step,
     ) {
@@ -63,7 +63,7 @@ impl Rack {
         }
     }
 
-    fn dead_blobs(&mut self, class: ClassId, group: GroupId, blobs: Vec<DeadBlob>, step: &mut Step) {
+    fn dead_blobs(&mut self, class: ClassId, group: GroupId, blobs: Vec<BlobWithDead>, step: &mut Step) {
         let dead_permille = self.setup.policy.evacuate_permille;
         let evacuation = Evacuation { allowed: !self.migrator.is_critical(), dead_permille };
         for action in self.reclaim.page(class, group, blobs, &evacuation) {
@@ -97,10 +97,10 @@ impl Rack {
         }
     }
 
-    fn remove_blob(&mut self, group: GroupId, dead: DeadBlob, stacks: Vec<(u8, DriveId)>, step: &mut Step) {
+    fn remove_blob(&mut self, group: GroupId, dead: BlobWithDead, stacks: Vec<(u8, DriveId)>, step: &mut Step) {
         let op = self.ops.own_number();
         assert!(dead.drives.len() >= stacks.len(), "no more stacks are removed than {} has", dead.blob);
-        let DeadBlob { blob, drives, lost, stack_bytes, dead_bytes: bytes, .. } = dead;
+        let BlobWithDead { blob, drives, lost, stack_bytes, dead_bytes: bytes, .. } = dead;
         let work = Work::Delete { blob, group, drives, lost, stack_bytes, bytes };
         let request = Request { op, priority: PriorityClass::Background, overtake_limit: None, work };
         self.ops.insert(Op::new(request, self.setup.class_of(group), group));

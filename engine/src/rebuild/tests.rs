@@ -4,7 +4,7 @@
 use super::*;
 use crate::action::Transfer;
 use crate::drives::DrivePhase;
-use crate::event::{DeadBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, Work};
+use crate::event::{BlobWithDead, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, Work};
 use crate::policy::{IdleTimeout, PinnedTo, PriorityClass, RackPolicy};
 use crate::rack::Rack;
 use crate::testing::quiet_policy;
@@ -423,7 +423,8 @@ fn a_dead_blob_that_is_removed_is_not_left_to_be_rebuilt() {
         Action::ListDead { attempt, .. } => Some(*attempt),
         _ => None,
     });
-    let dead = DeadBlob { blob, drives, lost, stack_bytes, bytes, dead_bytes: bytes, living: false, readable: true };
+    let dead =
+        BlobWithDead { blob, drives, lost, stack_bytes, bytes, dead_bytes: bytes, living: false, readable: true };
     let dead = Event::DeadPage { group, attempt: listed.unwrap(), blobs: vec![dead], held_bytes: 0, more: false };
     notify(&mut rack, 5, dead);
     let (op, attempt, _) = transfer(&woken);
@@ -472,7 +473,7 @@ fn the_stacks_of_a_dead_blob_are_used_until_they_are_removed_and_taken_off_once(
                 Action::ListDead { attempt, .. } => Some(*attempt),
                 _ => None,
             });
-            let dead = DeadBlob {
+            let dead = BlobWithDead {
                 blob: BlobId::numbered(1),
                 drives: drives.clone(),
                 lost: Vec::new(),
@@ -657,7 +658,7 @@ fn deleted_data_is_reclaimed_for_a_rebuild_that_finds_no_room_and_the_rebuild_is
         let BlobOnDrive { drives, lost, stack_bytes, bytes, .. } = listed[0].clone();
         let blob = BlobId::numbered(9);
         let dead =
-            DeadBlob { blob, drives, lost, stack_bytes, bytes, dead_bytes: bytes, living: false, readable: true };
+            BlobWithDead { blob, drives, lost, stack_bytes, bytes, dead_bytes: bytes, living: false, readable: true };
         let attempt = listing.unwrap();
         let dead = Event::DeadPage { group, attempt, blobs: vec![dead], held_bytes: 0, more: false };
         let removal = obeyed(&mut rack, 5, dead);

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[serde(default, deny_unknown_fields)]
 pub struct ScrubConfig {
     /// The time in which every blob is read once; `None` is never.
-    #[serde(deserialize_with = "text::some_time_or_never")]
+    #[serde(deserialize_with = "text::positive_duration_or_never")]
     pub period: Option<Duration>,
     /// The time after other work in an awake group for which a scrub continues there.
     #[serde(deserialize_with = "text::duration")]

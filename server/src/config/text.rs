@@ -43,7 +43,7 @@ pub fn duration_or_never<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Du
 }
 
 /// A duration above 0, or `"never"`.
-pub fn some_time_or_never<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+pub fn positive_duration_or_never<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     match duration_or_never(from)? {
         Some(Duration::ZERO) => {
             Err(D::Error::custom("must be above 0; write a duration such as \"90 d\", or \"never\""))

@@ -4,7 +4,7 @@
 //! memory holds the names on the drives of one group, and the index of one pack.
 
 use super::group::{Based, GroupDrives, Rack, Stacks};
-use super::moved_back::MovedBack;
+use super::moved_back::CopiesInWorkshop;
 use super::report::{Pass, Report, Step};
 use crate::error::ServerError;
 use crate::offline_rack::OfflineRack;
@@ -41,7 +41,7 @@ pub(super) async fn adopt_all(
         recovery.group(group).await?;
     }
     recovery.report.drives_unusable = recovery.unusable.len() as u64;
-    recovery.forget_removed(MovedBack::new(staging)).await
+    recovery.forget_removed(CopiesInWorkshop::new(staging)).await
 }
 
 struct Recovery<'a> {
@@ -167,7 +167,7 @@ impl Recovery<'_> {
 
     /// Forgets the objects in blobs that were removed: their stacks go only when nothing lives in them any more. An
     /// object that was moved back to the workshop before is there.
-    async fn forget_removed(&mut self, mut moved_back: MovedBack<'_>) -> Result<(), ServerError> {
+    async fn forget_removed(&mut self, mut moved_back: CopiesInWorkshop<'_>) -> Result<(), ServerError> {
         if self.removed.is_empty() {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use workshop::{NamedSlot, Staging, key_hash};
 
 /// The copies of objects in the workshop.
-pub(super) struct MovedBack<'a> {
+pub(super) struct CopiesInWorkshop<'a> {
     staging: Option<&'a Staging>,
     /// Slots of whole objects in files, by version; `None` before the first look.
     files: Option<BTreeMap<u64, (Described, u64)>>,
@@ -34,7 +34,7 @@ impl Described {
     }
 }
 
-impl<'a> MovedBack<'a> {
+impl<'a> CopiesInWorkshop<'a> {
     /// Those in `staging`; none if the workshop is lost.
     pub(super) fn new(staging: Option<&'a Staging>) -> Self {
         Self { staging, files: None }

@@ -29,12 +29,12 @@ pub struct ScrubStatus {
     /// Payload bytes read since the server started.
     pub read_bytes: u64,
     /// One row for each group.
-    pub groups: Vec<ScrubGroup>,
+    pub groups: Vec<GroupScrub>,
 }
 
 /// The scrub of a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ScrubGroup {
+pub struct GroupScrub {
     /// The group.
     pub group: u32,
     /// `complete`, `under way`, `waiting`, or `overdue`.

@@ -3,8 +3,8 @@
 use crate::condition::{Condition, Warning};
 use crate::replace;
 use crate::report::{
-    CapacityStatus, ChecksStatus, ClassStatus, DriveCounts, DriveReport, ExposureReport, GroupCounts, PowerStatus,
-    RebuildReport, ScrubGroup, ScrubStatus, Status, SwitchStatus, Totals, UnusableStack, WorkshopStatus,
+    CapacityStatus, ChecksStatus, ClassStatus, DriveCounts, DriveReport, ExposureReport, GroupCounts, GroupScrub,
+    PowerStatus, RebuildReport, ScrubStatus, Status, SwitchStatus, Totals, UnusableStack, WorkshopStatus,
 };
 use disk::Clock;
 use engine::scrub::{ScrubView, ScrubbedPass};
@@ -139,7 +139,7 @@ fn rebuild_report(rack: &Rack, view: &RebuildView, clock: &dyn Clock) -> Rebuild
 
 /// The scrub of the rack, as the engine sees it.
 pub(super) fn scrub_status(rack: &Rack, now: Time) -> ScrubStatus {
-    let groups: Vec<ScrubGroup> = rack.scrubs(now).map(|view| group_of(rack, &view)).collect();
+    let groups: Vec<GroupScrub> = rack.scrubs(now).map(|view| group_of(rack, &view)).collect();
     let in_state = |state: &str| groups.iter().filter(|group| group.state == state).count() as u64;
     ScrubStatus {
         period_s: rack.policy().scrub.period.map(|period| period.as_secs_f64()),
@@ -154,7 +154,7 @@ pub(super) fn scrub_status(rack: &Rack, now: Time) -> ScrubStatus {
     }
 }
 
-fn group_of(rack: &Rack, view: &ScrubView) -> ScrubGroup {
+fn group_of(rack: &Rack, view: &ScrubView) -> GroupScrub {
     let pass = &view.pass;
     let begun = pass.done.is_some();
     let state = match view {
@@ -163,7 +163,7 @@ fn group_of(rack: &Rack, view: &ScrubView) -> ScrubGroup {
         _ if begun || rack.is_scrubbing(view.group) => "under way",
         _ => "waiting",
     };
-    ScrubGroup {
+    GroupScrub {
         group: view.group.0,
         state: state.into(),
         covered_permille: pass.covered_permille(),

@@ -279,7 +279,7 @@ impl Verification<'_> {
 
     /// The name of the object with this version, if it is in the workshop.
     async fn object_of(&self, version: catalog::VersionId) -> Option<String> {
-        let (bucket, key) = self.ground.catalog.owner_in_workshop(version).await.ok()??;
+        let (bucket, key) = self.ground.catalog.staged_key_of(version).await.ok()??;
         Some(format!("s3://{bucket}/{key}"))
     }
 }

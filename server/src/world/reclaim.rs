@@ -2,7 +2,7 @@
 
 use super::state::World;
 use catalog::{Blob, Catalog, Cursor, VersionId};
-use engine::{DeadBlob, Event};
+use engine::{BlobWithDead, Event};
 use model::sabotage::{Sabotage, is_on};
 use model::{Attempt, BlobId, GroupId, OpId};
 
@@ -33,7 +33,7 @@ impl World {
     fn dead_page(
         &mut self,
         (group, attempt): (GroupId, Attempt),
-        blobs: Vec<DeadBlob>,
+        blobs: Vec<BlobWithDead>,
         damaged_bytes: u64,
         next: Option<Cursor>,
     ) {
@@ -46,7 +46,7 @@ impl World {
         // hold a blob for its living objects. For a catalog that is older than the rack nothing is removed: data that
         // is dead to it may live in the newer one.
         let may_remove = self.context.catalog_age.may_remove();
-        let stays = |dead: &DeadBlob| !may_remove || (!dead.living && self.is_read(dead.blob));
+        let stays = |dead: &BlobWithDead| !may_remove || (!dead.living && self.is_read(dead.blob));
         let (held, blobs): (Vec<_>, Vec<_>) =
             blobs.into_iter().partition(|dead| stays(dead) || self.evacuating.contains(&dead.blob));
         let held_bytes = held.iter().fold(damaged_bytes, |sum, dead| sum.saturating_add(dead.dead_bytes));
@@ -86,8 +86,8 @@ async fn is_readable(catalog: &Catalog, blob: BlobId) -> bool {
     page.next.is_some() || quarantined.map_or(true, |quarantined| quarantined.contains(&false))
 }
 
-fn dead_blob(dead: catalog::DeadRecord, readable: bool) -> DeadBlob {
-    DeadBlob {
+fn dead_blob(dead: catalog::DeadRecord, readable: bool) -> BlobWithDead {
+    BlobWithDead {
         blob: dead.blob.blob,
         drives: dead.blob.drives,
         lost: dead.lost,

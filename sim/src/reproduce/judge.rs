@@ -91,7 +91,7 @@ pub(crate) use claims;
 
 /// The content of a claim.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Says {
+pub enum ClaimContent {
     /// A number.
     Number(f64),
     /// An upper bound.
@@ -208,7 +208,7 @@ pub struct Claim {
     /// Its place in the text, or its derivation.
     pub place: &'static str,
     /// Its content.
-    pub says: Says,
+    pub says: ClaimContent,
     /// The unit of its numbers.
     pub unit: Unit,
     /// The weight of an agreement.
@@ -304,19 +304,19 @@ impl Claim {
             _ => ours / from - 1.0,
         };
         match self.says {
-            Says::Number(number) => off(number),
-            Says::AtMost(bound) | Says::AtLeast(bound) => off(bound),
-            Says::Between(least, _) if ours < least => off(least),
-            Says::Between(_, most) if ours > most => off(most),
-            Says::Between(..) => 0.0,
-            Says::Course(_) => panic!("a course is seen, not measured: {}", self.id),
+            ClaimContent::Number(number) => off(number),
+            ClaimContent::AtMost(bound) | ClaimContent::AtLeast(bound) => off(bound),
+            ClaimContent::Between(least, _) if ours < least => off(least),
+            ClaimContent::Between(_, most) if ours > most => off(most),
+            ClaimContent::Between(..) => 0.0,
+            ClaimContent::Course(_) => panic!("a course is seen, not measured: {}", self.id),
         }
     }
 
     /// The range of results for which the claim is met.
     fn allowed(&self) -> (f64, f64) {
         match self.says {
-            Says::Number(number) => {
+            ClaimContent::Number(number) => {
                 let near = match self.unit {
                     // A larger allowance would be as close to 0 or 100 %.
                     Unit::Percent => NEAR_POINTS.min(number.abs() / 2.0).min((100.0 - number).abs() / 2.0),
@@ -324,16 +324,16 @@ impl Claim {
                 };
                 (number - near, number + near)
             }
-            Says::AtMost(most) => (f64::NEG_INFINITY, most),
-            Says::AtLeast(least) => (least, f64::INFINITY),
-            Says::Between(least, most) => (least, most),
-            Says::Course(_) => panic!("a course is seen, not measured: {}", self.id),
+            ClaimContent::AtMost(most) => (f64::NEG_INFINITY, most),
+            ClaimContent::AtLeast(least) => (least, f64::INFINITY),
+            ClaimContent::Between(least, most) => (least, most),
+            ClaimContent::Course(_) => panic!("a course is seen, not measured: {}", self.id),
         }
     }
 
     fn verdict(&self, ours: &Sample) -> Verdict {
         let ((low, high), (least, most)) = (ours.interval(), self.allowed());
-        let none = self.says == Says::AtMost(0.0);
+        let none = self.says == ClaimContent::AtMost(0.0);
         if none && ours.values().iter().any(|value| *value > 0.0) || low.is_nan() {
             return Verdict::Missed;
         }
@@ -357,7 +357,7 @@ impl Claim {
 
     /// The row of a trend that our results follow or not; `seen` describes them.
     pub fn seen(&self, goes: impl Into<Followed>, seen: String) -> Row {
-        assert!(matches!(self.says, Says::Course(_)), "a number is measured, not seen: {}", self.id);
+        assert!(matches!(self.says, ClaimContent::Course(_)), "a number is measured, not seen: {}", self.id);
         let Followed { with, of } = goes.into();
         assert!(with <= of && of > 0, "{} was not simulated", self.id);
         let found = match with {
@@ -406,12 +406,12 @@ impl Claim {
 
     fn paper(&self) -> String {
         match self.says {
-            Says::Number(number) => self.unit.quoted(number),
-            Says::AtMost(0.0) => "none".to_owned(),
-            Says::AtMost(most) => format!("at most {}", self.unit.quoted(most)),
-            Says::AtLeast(least) => format!("at least {}", self.unit.quoted(least)),
-            Says::Between(least, most) => format!("{least} to {}", self.unit.quoted(most)),
-            Says::Course(words) => words.to_owned(),
+            ClaimContent::Number(number) => self.unit.quoted(number),
+            ClaimContent::AtMost(0.0) => "none".to_owned(),
+            ClaimContent::AtMost(most) => format!("at most {}", self.unit.quoted(most)),
+            ClaimContent::AtLeast(least) => format!("at least {}", self.unit.quoted(least)),
+            ClaimContent::Between(least, most) => format!("{least} to {}", self.unit.quoted(most)),
+            ClaimContent::Course(words) => words.to_owned(),
         }
     }
 
@@ -488,17 +488,17 @@ mod tests {
         }
     }
 
-    const fn claim(says: Says, unit: Unit) -> Claim {
+    const fn claim(says: ClaimContent, unit: Unit) -> Claim {
         Claim { id: "id", what: "what", place: "5", says, unit, basis: Basis::Finding }
     }
 
     #[test]
     fn numbers_are_met_within_five_percent_and_percentages_within_two_points() {
-        let number = claim(Says::Number(100.0), Unit::Gbit);
+        let number = claim(ClaimContent::Number(100.0), Unit::Gbit);
         assert_eq!(number.judge(104.9).verdict, Verdict::Met);
         let missed = number.judge(94.0);
         assert_eq!((missed.verdict, &*missed.differs), (Verdict::Missed, "-6.0 %"));
-        let share = claim(Says::Number(21.0), Unit::Percent);
+        let share = claim(ClaimContent::Number(21.0), Unit::Percent);
         assert_eq!(share.judge(22.9).verdict, Verdict::Met);
         let missed = share.judge(27.5);
         assert_eq!((missed.verdict, &*missed.differs), (Verdict::Missed, "+6.5 points"));
@@ -506,17 +506,17 @@ mod tests {
 
     #[test]
     fn an_interval_that_reaches_across_decides_nothing() {
-        let number = claim(Says::Number(100.0), Unit::Gbit);
+        let number = claim(ClaimContent::Number(100.0), Unit::Gbit);
         let row = number.judge(Sample::of([103.0, 104.0, 105.0]));
         assert_eq!((row.verdict, row.seeds, &*row.ours), (Verdict::Undecided, 3, "104.0 ± 2.5 Gb/s"));
         assert_eq!(number.judge(Sample::of([101.0, 102.0, 103.0])).verdict, Verdict::Met);
         assert_eq!(number.judge(Sample::of([108.0, 109.0, 110.0])).verdict, Verdict::Missed);
-        let bound = claim(Says::AtMost(20.0), Unit::Percent);
+        let bound = claim(ClaimContent::AtMost(20.0), Unit::Percent);
         assert_eq!(bound.judge(Sample::of([18.0, 19.0, 20.0])).verdict, Verdict::Undecided);
         assert_eq!(bound.judge(Sample::of([24.0, 25.0, 26.0])).verdict, Verdict::Missed);
-        let none = claim(Says::AtMost(0.0), Unit::Percent);
+        let none = claim(ClaimContent::AtMost(0.0), Unit::Percent);
         assert_eq!(none.judge(Sample::of([0.0, 0.0, 0.1])).verdict, Verdict::Missed, "none is none in any run");
-        let course = claim(Says::Course("rises"), Unit::Count);
+        let course = claim(ClaimContent::Course("rises"), Unit::Count);
         let seen = |goes: [bool; 3]| course.seen(goes.into_iter().collect::<Followed>(), String::new());
         assert_eq!(
             [[true; 3], [false; 3], [true, true, false]].map(|goes| seen(goes).verdict),
@@ -527,12 +527,12 @@ mod tests {
 
     #[test]
     fn a_percentage_near_its_end_is_not_met_by_the_end_itself() {
-        let marginally = claim(Says::Number(1.0), Unit::Percent);
+        let marginally = claim(ClaimContent::Number(1.0), Unit::Percent);
         assert_eq!(
             [0.0, 0.6, 1.4, 2.9].map(|ours| marginally.judge(ours).verdict == Verdict::Met),
             [false, true, true, false]
         );
-        let nearly_all = claim(Says::Number(99.998), Unit::Percent);
+        let nearly_all = claim(ClaimContent::Number(99.998), Unit::Percent);
         assert_eq!(
             [98.5, 99.9975, 100.0].map(|ours| nearly_all.judge(ours).verdict == Verdict::Met),
             [false, true, false]
@@ -541,10 +541,10 @@ mod tests {
 
     #[test]
     fn bounds_have_no_allowance() {
-        assert_eq!(claim(Says::AtMost(0.7), Unit::Gbit).judge(0.701).verdict, Verdict::Missed);
-        assert_eq!(claim(Says::AtMost(0.0), Unit::Percent).judge(0.0).verdict, Verdict::Met);
-        assert_eq!(claim(Says::AtLeast(10.0), Unit::Times).judge(9.9).verdict, Verdict::Missed);
-        let between = claim(Says::Between(3.6, 4.1), Unit::Times);
+        assert_eq!(claim(ClaimContent::AtMost(0.7), Unit::Gbit).judge(0.701).verdict, Verdict::Missed);
+        assert_eq!(claim(ClaimContent::AtMost(0.0), Unit::Percent).judge(0.0).verdict, Verdict::Met);
+        assert_eq!(claim(ClaimContent::AtLeast(10.0), Unit::Times).judge(9.9).verdict, Verdict::Missed);
+        let between = claim(ClaimContent::Between(3.6, 4.1), Unit::Times);
         assert_eq!(between.judge(3.27).verdict, Verdict::Missed);
         assert_eq!(between.judge(3.27).differs, "-9.2 %");
         assert_eq!(between.judge(4.0).verdict, Verdict::Met);
@@ -553,7 +553,7 @@ mod tests {
 
     #[test]
     fn what_cannot_miss_is_no_finding_and_what_misses_all_the_same_is_missed() {
-        let on = |basis| Claim { basis, ..claim(Says::Number(14.2), Unit::Seconds) };
+        let on = |basis| Claim { basis, ..claim(ClaimContent::Number(14.2), Unit::Seconds) };
         for (basis, near, far) in [
             (Basis::Calibrated("why"), Verdict::Calibrated, Verdict::Missed),
             (Basis::Constructed("why"), Verdict::ByConstruction, Verdict::Missed),
@@ -566,7 +566,7 @@ mod tests {
 
     #[test]
     fn findings_and_other_rows_are_counted_apart() {
-        let number = claim(Says::Number(1.0), Unit::Times);
+        let number = claim(ClaimContent::Number(1.0), Unit::Times);
         let constructed = Claim { basis: Basis::Constructed("why"), ..number };
         let rows = [
             number.judge(1.0),

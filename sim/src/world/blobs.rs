@@ -6,7 +6,7 @@
 //! - a blob is removed only when all of its bytes are dead (asserted).
 
 use engine::scrub::ScrubPage;
-use engine::{BlobOnDrive, DeadBlob};
+use engine::{BlobOnDrive, BlobWithDead};
 use model::{BlobId, DriveId, GroupId, OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -319,14 +319,14 @@ impl Blobs {
     }
 
     /// A page of the blobs of a group with dead bytes, and true if more follow.
-    pub(super) fn page_dead(&mut self, group: GroupId, limit: u32, restart: bool) -> (Vec<DeadBlob>, bool) {
+    pub(super) fn page_dead(&mut self, group: GroupId, limit: u32, restart: bool) -> (Vec<BlobWithDead>, bool) {
         if restart {
             self.dead_after.remove(&group);
         }
         let from = self.dead_after.get(&group).map_or(BlobId::NONE, |after| after.next_number());
         let dead = |id: &BlobId| {
             let blob = self.known.get(id)?;
-            Some(DeadBlob {
+            Some(BlobWithDead {
                 blob: *id,
                 drives: blob.drives.clone(),
                 lost: blob.drives.iter().copied().filter(|drive| self.is_lost(*id, *drive)).collect(),

@@ -3,7 +3,7 @@
 //! claim that could not miss, or that is not in the paper, has a basis that states why; all others are findings.
 
 use crate::reproduce::judge::Basis::{Constructed, Unjudged};
-use crate::reproduce::judge::Says::{AtMost, Course, Number};
+use crate::reproduce::judge::ClaimContent::{AtMost, Course, Number};
 use crate::reproduce::judge::Unit::{Count, Gigabytes, Hours, Percent, Times};
 use crate::reproduce::judge::claims;
 

@@ -4,7 +4,7 @@
 //! has a basis that states why; all others are findings.
 
 use crate::reproduce::judge::Basis::{Calibrated, Constructed, Unjudged};
-use crate::reproduce::judge::Says::{AtLeast, AtMost, Between, Course, Number};
+use crate::reproduce::judge::ClaimContent::{AtLeast, AtMost, Between, Course, Number};
 use crate::reproduce::judge::Unit::{
     Count, Gbit, Gigabytes, Hours, Kilowatts, PerSecond, Percent, Seconds, Terabytes, Times,
 };

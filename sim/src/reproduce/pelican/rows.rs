@@ -4,7 +4,7 @@ use super::paper;
 use super::runs::Series::{self, Burst, ByU, Fp, FpUnbounded, Pelican, PelicanUnbounded, Random, Rebuild};
 use super::runs::{FilledRack, GB, Runs, View, gbit, rate};
 use crate::report::{range, short};
-use crate::reproduce::judge::{Claim, LEVEL, LEVEL_THROUGHPUT, Row, Says};
+use crate::reproduce::judge::{Claim, ClaimContent, LEVEL, LEVEL_THROUGHPUT, Row};
 use crate::reproduce::sweep::{STEP, from_to, most, spread};
 use crate::{ClientSummary, Point, SeededPoint};
 
@@ -18,8 +18,11 @@ pub fn rows(runs: &Runs) -> Vec<Row> {
 /// The number of a claim that has one.
 fn number(claim: &Claim) -> f64 {
     match claim.says {
-        Says::Number(number) | Says::AtMost(number) | Says::AtLeast(number) | Says::Between(number, _) => number,
-        Says::Course(_) => panic!("{} says no number", claim.id),
+        ClaimContent::Number(number)
+        | ClaimContent::AtMost(number)
+        | ClaimContent::AtLeast(number)
+        | ClaimContent::Between(number, _) => number,
+        ClaimContent::Course(_) => panic!("{} says no number", claim.id),
     }
 }
 

@@ -2,7 +2,7 @@
 //! off a figure. A claim that could not miss has a basis that states why; all others are findings.
 
 use crate::reproduce::judge::Basis::{Calibrated, Constructed, Unjudged};
-use crate::reproduce::judge::Says::{AtLeast, AtMost, Between, Course, Number};
+use crate::reproduce::judge::ClaimContent::{AtLeast, AtMost, Between, Course, Number};
 use crate::reproduce::judge::Unit::{Count, Milliseconds, PerSecond, Percent, Seconds, Times, Watts};
 use crate::reproduce::judge::claims;
 

@@ -3,7 +3,7 @@
 //! findings.
 
 use crate::reproduce::judge::Basis::{Calibrated, Constructed, Unjudged};
-use crate::reproduce::judge::Says::{AtMost, Course, Number};
+use crate::reproduce::judge::ClaimContent::{AtMost, Course, Number};
 use crate::reproduce::judge::Unit::{Count, Mbytes, Percent, Seconds, Times};
 use crate::reproduce::judge::claims;
 

@@ -2,7 +2,7 @@
 //! claim that could not miss has a basis that states why; all others are findings. Nothing was calibrated.
 
 use crate::reproduce::judge::Basis::{Constructed, Unjudged};
-use crate::reproduce::judge::Says::{AtMost, Course, Number};
+use crate::reproduce::judge::ClaimContent::{AtMost, Course, Number};
 use crate::reproduce::judge::Unit::{Count, Gigabytes, Mbytes, Percent, Seconds, Times};
 use crate::reproduce::judge::claims;
 

@@ -6,9 +6,9 @@ use crate::measure::{Medium, Subject};
 use std::sync::Arc;
 
 /// The disk of a drive that is not used otherwise.
-pub(super) struct Measurable(pub(super) Arc<DeviceState>);
+pub(super) struct MeasuredDisk(pub(super) Arc<DeviceState>);
 
-impl Subject for Measurable {
+impl Subject for MeasuredDisk {
     fn start(&mut self) -> Result<(), DriveError> {
         self.0.power.start()
     }
