@@ -411,6 +411,17 @@ impl DataDir {
         give_to(&self.workshop(), owner)
     }
 
+    /// Makes the directory's owner the owner of the drive's directory `path` and of the label in it, if root has made
+    /// them, so that a service that is not root can use the drive.
+    ///
+    /// # Errors
+    /// [`DataDirError`].
+    pub fn give_drive(&self, path: &Path) -> Result<(), DataDirError> {
+        let Some(owner) = owner_elsewhere(&self.path)? else { return Ok(()) };
+        give_one(path, owner)?;
+        give_one(&path.join(label::file_name().as_str()), owner)
+    }
+
     /// True if some drives are devices.
     pub fn has_devices(&self) -> bool {
         self.rack.drives.iter().any(|drive| self.device(drive.id).is_some())
@@ -485,10 +496,16 @@ fn owner_elsewhere(path: &Path) -> Result<Option<(u32, u32)>, DataDirError> {
     Ok(Some((owner.uid(), owner.gid())).filter(|_| myself.uid() == 0 && owner.uid() != 0))
 }
 
+/// Gives `path` to the user and the group.
+fn give_one(path: &Path, (user, group): (u32, u32)) -> Result<(), DataDirError> {
+    let given = std::os::unix::fs::lchown(path, Some(user), Some(group));
+    given.map_err(|e| failed(&format!("giving {} to its owner", path.display()), e))
+}
+
 /// Gives `path` and everything in it to the user and the group.
 fn give_to(path: &Path, (user, group): (u32, u32)) -> Result<(), DataDirError> {
     let failed = |e| failed(&format!("giving {} to its owner", path.display()), e);
-    std::os::unix::fs::lchown(path, Some(user), Some(group)).map_err(failed)?;
+    give_one(path, (user, group))?;
     if !path.is_symlink() && path.is_dir() {
         for entry in fs::read_dir(path).map_err(failed)? {
             give_to(&entry.map_err(failed)?.path(), (user, group))?;

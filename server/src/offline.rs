@@ -117,7 +117,11 @@ impl Offline {
             let taken = if replace::is_device(self.dir.rack(), drive) {
                 DiskReplacement::of(&self.dir).take(drive, choice, known).map(|(taken, _)| taken)
             } else if choice.is_empty() {
-                replace::take(&path, &fresh_label(label)?, known, &self.dir.claim())
+                let taken = replace::take(&path, &fresh_label(label)?, known, &self.dir.claim());
+                if taken.is_ok() {
+                    self.dir.give_drive(&path)?;
+                }
+                taken
             } else {
                 Err(replace::not_a_disk(drive, &path))
             };

@@ -281,5 +281,15 @@ fn root_makes_a_directory_for_its_owner_and_others_for_themselves() {
         let found = fs::metadata(path.join(name)).unwrap();
         assert_eq!((found.uid(), found.gid()), owner, "{name}");
     }
-    DataDir::open(&path).unwrap();
+    let dir = DataDir::open(&path).unwrap();
+    // As after `larder drive replace`, whose directory and label root has made.
+    let drive = path.join("drives/0003");
+    fs::remove_dir_all(&drive).unwrap();
+    fs::create_dir(&drive).unwrap();
+    fs::write(drive.join("larder.label"), "").unwrap();
+    dir.give_drive(&drive).unwrap();
+    for path in [drive.join("larder.label"), drive] {
+        let found = fs::metadata(path).unwrap();
+        assert_eq!((found.uid(), found.gid()), owner);
+    }
 }
