@@ -37,7 +37,7 @@ pub enum CatalogError {
     #[error("the condition of the request does not hold")]
     PreconditionFailed,
     /// Other changes of the same records interfered again and again; try again later.
-    #[error("others kept changing the same records")]
+    #[error("other requests kept changing the same records; try again")]
     Conflict,
     /// The blob has no intent: it was already committed or aborted, or never begun.
     #[error("blob {0} is not being written")]

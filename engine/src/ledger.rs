@@ -1,8 +1,8 @@
 //! The power ledger: no drive spins up without a permit from every domain it is in.
 //!
-//! It knows nothing of groups and classes, so no mistake above it can trip a fuse. A drive holds a permit from the
-//! request that granted it until its release, when the platters stand still again. A domain that limits active drives
-//! counts permits. A domain that limits starts counts the permits of drives that spin up. A domain that limits watts
+//! It knows nothing of groups and classes, so no mistake above it can trip a fuse. A drive holds its permit from the
+//! moment it is granted until it is released, when the platters have stopped. A domain that limits active drives counts
+//! permits. A domain that limits starts counts the permits of drives that spin up. A domain that limits watts
 //! sums the draw of its drives: standby, spin-up, active. Drives without power control count as active in their domains
 //! at all times: they always have their permits, and commands to them change nothing in the books.
 //!

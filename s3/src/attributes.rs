@@ -106,7 +106,7 @@ fn checksum(object: &Object) -> Option<Checksum> {
     })
 }
 
-/// The response. Unlike everywhere else the ETag has no quotes, which the library's type would add.
+/// The response. Here, unlike in every other response, the ETag has no quotes; the library's type would add them.
 struct Attributes {
     checksum: Option<Checksum>,
     parts: Option<GetObjectAttributesParts>,

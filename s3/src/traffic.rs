@@ -245,7 +245,7 @@ impl Traffic {
 }
 
 impl TrafficState {
-    /// Gives free places to the requests that want theirs back, within their shares.
+    /// Gives free places to waiting requests whose bytes are there, within the shares of users and addresses.
     fn let_return(&mut self, shares: &Shares) {
         let Self { active, returning, .. } = self;
         returning.retain_mut(|next| {

@@ -51,8 +51,8 @@ pub enum MountedError {
     #[error("{} may be another disk after the next start; name its link in {BY_ID}", .0.display())]
     Unstable(PathBuf),
     /// The disk has other partitions.
-    #[error("{} has other partitions beside {partition}, whose users would wake it: leave only one partition on \
-             it", .disk.display())]
+    #[error("{} has other partitions besides {partition}; programs that use these would wake the disk: leave only one \
+             partition on it", .disk.display())]
     Shared {
         /// The disk.
         disk: PathBuf,

@@ -473,7 +473,7 @@ fn a_disk_that_the_kernel_would_not_start_or_that_others_use_stays_awake() {
     fs::write(restart.join("allow_restart"), "1\n").unwrap();
     fs::create_dir(machine.path("sys/block/sda/sda1")).unwrap();
     let error = mounted.stop().unwrap_err();
-    assert!(error.to_string().contains("has other partitions beside sda"), "{error}");
+    assert!(error.to_string().contains("has other partitions besides sda"), "{error}");
     assert_eq!(sent(&disk, Command::stop()), 0);
 }
 
