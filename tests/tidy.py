@@ -307,11 +307,12 @@ def prose(text):
 
 def anchors(text):
     """The anchors of a page's headings."""
-    found = []
+    found, times = [], {}
     for heading in re.findall(r"^#+ (.*)", prose(text), flags=re.M):
         words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
         anchor = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
-        found.append(anchor if anchor not in found else f"{anchor}-{found.count(anchor)}")
+        found.append(f"{anchor}-{times[anchor]}" if anchor in times else anchor)
+        times[anchor] = times.get(anchor, 0) + 1
     return found
 
 
@@ -402,8 +403,11 @@ def strings():
 
 def every_string_is_listed():
     """One file for each crate has all that its users may read, so that it can be reviewed in one go."""
-    return [f"{name}: is outdated; `python3 tests/tidy.py --write` writes it again" for name, text in strings().items()
-            if name not in FILES or read(name) != text]
+    listed = strings()
+    wrong = [f"{name}: no string of its crate is visible; remove it" for name in FILES
+             if name.endswith(f"/{STRINGS}") and name not in listed]
+    return wrong + [f"{name}: is outdated; `python3 tests/tidy.py --write` writes it again" for name, text in
+                    listed.items() if name not in FILES or read(name) != text]
 
 
 def prose_gets_plainer():

@@ -8,13 +8,13 @@ use clap::{Args, Parser, Subcommand};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
-use tracing_subscriber::filter::LevelFilter;
 
 /// An S3 store for data that is written once and read rarely, on hard drives that mostly sleep.
 #[derive(Debug, Parser)]
 #[command(name = "larder", version, arg_required_else_help = true, propagate_version = true)]
 pub struct Arguments {
-    /// The log filter for standard error, such as `debug` or `info,engine=trace` [default: RUST_LOG, or info].
+    /// The log filter for standard error, such as `debug` or `info,engine=trace` [default: RUST_LOG, or info;
+    /// `error` for the demo].
     #[arg(long, global = true, value_name = "FILTER")]
     pub log: Option<String>,
     #[command(subcommand)]
@@ -101,9 +101,10 @@ pub enum Command {
 }
 
 impl Command {
-    /// The level of the log without a filter: the lines of the demo's server would tear its drawing.
-    pub fn log_level(&self) -> LevelFilter {
-        if matches!(self, Self::Demo(_)) { LevelFilter::ERROR } else { LevelFilter::INFO }
+    /// The filter of the log without `--log`, also against `RUST_LOG`: the lines of the demo's server would tear its
+    /// drawing.
+    pub fn log_filter(&self) -> Option<&'static str> {
+        matches!(self, Self::Demo(_)).then_some("error")
     }
 }
 

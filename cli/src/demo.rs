@@ -31,6 +31,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 const RACK: &str = "pelican-mini";
@@ -51,32 +52,66 @@ const FILE_BYTES: usize = 256 << 10;
 const READ: u64 = 42;
 /// The interval of looks at the rack.
 const LOOK_EVERY: Duration = Duration::from_millis(150);
-/// The maximum number of looks in a step: one and a half minutes.
-const LOOKS_MAX: u32 = 600;
+/// The maximum time of a step.
+const STEP_MAX: Duration = Duration::from_secs(90);
 /// The time that the server has to end.
 const END_MAX: Duration = Duration::from_secs(20);
+/// The time, after that, for system calls that have not returned.
+const CALLS_END: Duration = Duration::from_secs(5);
 /// The exit code after a signal.
 const INTERRUPTED: u8 = 130;
 
 /// `larder demo`.
 pub fn demo(options: &Options) -> anyhow::Result<ExitCode> {
-    let folder = TempDir::with_prefix("larder-demo-").context("making a directory for the demo; set TMPDIR")?;
     let runtime = Runtime::new().context("starting")?;
-    let done = runtime.block_on(played(options, &folder));
-    runtime.shutdown_timeout(END_MAX);
+    let (done, folder) = runtime.block_on(async {
+        // First, so that no signal leaves a directory.
+        let mut ends = Ends::watch().context("watching for signals")?;
+        let folder = TempDir::with_prefix("larder-demo-").context("making a directory for the demo; set TMPDIR")?;
+        Ok::<_, anyhow::Error>((Box::pin(played(options, &folder, &mut ends)).await, folder))
+    })?;
+    runtime.shutdown_timeout(CALLS_END);
     let path = folder.path().to_owned();
-    folder.close().with_context(|| format!("removing {}", path.display()))?;
-    if done? {
-        output::print(&format!("{}\n", next()))?;
-        return Ok(ExitCode::SUCCESS);
+    let removed = folder.close().with_context(|| format!("removing {}; remove it", path.display()));
+    match (done, removed) {
+        (Ok(true), Ok(())) => {
+            output::print(&format!("{}\n", next()))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        (Ok(false), Ok(())) => {
+            eprintln!("larder: interrupted; the demo's directory is removed");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        (Err(error), Err(left)) => {
+            eprintln!("larder: {}", output::sentence(&left));
+            Err(error)
+        }
+        (Err(error), Ok(())) | (Ok(_), Err(error)) => Err(error),
     }
-    eprintln!("larder: interrupted; the demo's directory is removed");
-    Ok(ExitCode::from(INTERRUPTED))
+}
+
+/// The signals that end the demo: SIGINT, SIGTERM, and SIGHUP of a terminal that was closed.
+struct Ends {
+    signals: Signals,
+    hangup: Signal,
+}
+
+impl Ends {
+    fn watch() -> std::io::Result<Self> {
+        Ok(Self { signals: Signals::watch()?, hangup: signal(SignalKind::hangup())? })
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) {
+        tokio::select! {
+            () = self.signals.next() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
 }
 
 /// Serves the demo's rack and plays the story; `false` after a signal.
-async fn played(options: &Options, folder: &TempDir) -> anyhow::Result<bool> {
-    let mut signals = Signals::watch().context("watching for signals")?;
+async fn played(options: &Options, folder: &TempDir, ends: &mut Ends) -> anyhow::Result<bool> {
     let settings = SETTINGS.map(|(key, value)| (key, value.to_owned())).into_iter();
     let settings = settings.chain([("time_scale", TIME_SCALE.to_string())]).collect();
     let init = InitOptions { rack: RACK.to_owned().into(), settings, wipe: Vec::new() };
@@ -99,14 +134,18 @@ async fn played(options: &Options, folder: &TempDir) -> anyhow::Result<bool> {
     };
     let done = tokio::select! {
         done = story => done.map(|()| true),
-        () = signals.next() => Ok(false),
+        () = ends.next() => Ok(false),
         ended = &mut server => {
             ended??;
             bail!("the demo's server ended early; `larder demo --log info` shows more");
         }
     };
     drop(stop);
-    let _ = tokio::time::timeout(END_MAX, server).await;
+    // A second signal ends the wait.
+    tokio::select! {
+        _ = tokio::time::timeout(END_MAX, server) => {}
+        () = ends.next() => {}
+    }
     done
 }
 
@@ -155,10 +194,10 @@ impl Demo {
     }
 
     async fn play(mut self) -> anyhow::Result<()> {
-        self.store().await?;
-        self.migrate().await?;
-        self.fall_asleep().await?;
-        self.read().await
+        within("store the files", self.store()).await?;
+        within("move the files to its drives", self.migrate()).await?;
+        within("fall asleep", self.fall_asleep()).await?;
+        within("read a file", self.read()).await
     }
 
     async fn store(&mut self) -> anyhow::Result<()> {
@@ -182,7 +221,7 @@ impl Demo {
     async fn migrate(&mut self) -> anyhow::Result<()> {
         let is_done =
             |status: &Status| status.workshop.staged_count == 0 && status.groups.initialised == status.groups.total;
-        let status = self.until("move the files to its drives", is_done).await?;
+        let status = self.until(is_done).await?;
         let (k, r) = (self.spec.code.data, self.spec.code.parity);
         self.say(&format!(
             "The files have moved to the drives, in packs. Each pack is coded over {} drives of a group, and any {k} \
@@ -194,7 +233,7 @@ impl Demo {
 
     async fn fall_asleep(&mut self) -> anyhow::Result<()> {
         let all = self.spec.drives.len() as u64;
-        let status = self.until("fall asleep", |status| status.drives.standby == all).await?;
+        let status = self.until(|status| status.drives.standby == all).await?;
         let awake_mw = all * u64::from(self.spec.profile.watts.active_mw);
         self.say(&format!(
             "All {} drives sleep. They draw {}; spinning, they would draw {}.",
@@ -218,10 +257,10 @@ impl Demo {
             let (s3, key) = (self.s3.clone(), key.clone());
             async move { s3.get(&key).await }
         });
-        let answered = self.until_finished(&get).await?;
+        let answered = self.until(|_| get.is_finished()).await?;
         ensure!(get.await?? == content(READ), "the bytes of {key} are not those that were stored; please report this");
         let all = self.spec.drives.len() as u64;
-        let after = self.until("fall asleep again", |status| status.drives.standby == all).await?;
+        let after = self.until(|status| status.drives.standby == all).await?;
         let started = after.totals.drive_starts - before.totals.drive_starts;
         let (wall_s, modelled_s) = (answered.uptime_s - before.uptime_s, answered.modelled_s - before.modelled_s);
         let (peak, energy_j) = (watts(self.watts_max), self.energy_j);
@@ -235,21 +274,15 @@ impl Demo {
         ))
     }
 
-    /// Looks at the rack until `is_so`; `does` is what the rack is waited for.
-    async fn until(&mut self, does: &str, is_so: impl Fn(&Status) -> bool) -> anyhow::Result<Status> {
-        for _ in 0..LOOKS_MAX {
+    /// Looks at the rack until `is_so`.
+    async fn until(&mut self, is_so: impl Fn(&Status) -> bool) -> anyhow::Result<Status> {
+        loop {
             let status = self.look().await?;
             if is_so(&status) {
                 return Ok(status);
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        let limit = seconds(LOOK_EVERY.as_secs_f64() * f64::from(LOOKS_MAX));
-        bail!("the demo's rack did not {does} within {limit}; `larder demo --log info` shows more")
-    }
-
-    async fn until_finished<T>(&mut self, task: &tokio::task::JoinHandle<T>) -> anyhow::Result<Status> {
-        self.until("answer a GET", |_| task.is_finished()).await
     }
 
     /// The status, after a frame of it was drawn.
@@ -261,7 +294,8 @@ impl Demo {
         self.watts_max = self.watts_max.max(status.power.watts);
         if let Some(lines) = self.frame_lines {
             let frame = self.drawing.frame(&status, &self.admin.drives().await?, self.stored);
-            let frame = Window::of_stdout().map_or(frame.clone(), |window| window.fit(&frame));
+            let frame =
+                Window::of_stdout().map_or(frame.clone(), |window| window.fit(&frame, "a larger window shows all"));
             output::print(&format!("{}{frame}", erased(lines)))?;
             self.frame_lines = Some(frame.lines().count());
         }
@@ -279,6 +313,15 @@ impl Demo {
         }
         Ok(())
     }
+}
+
+/// A step of the story, with its limit; `does` names it.
+async fn within(does: &str, step: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    if let Ok(done) = tokio::time::timeout(STEP_MAX, step).await {
+        return done;
+    }
+    let limit = seconds(STEP_MAX.as_secs_f64());
+    bail!("the demo's rack did not {does} within {limit}; `larder demo --log info` shows more")
 }
 
 /// The codes that erase the last `lines` lines.

@@ -78,19 +78,23 @@ const EXAMPLES: &[(&str, &[&str])] = &[
 /// The command line with its help.
 pub fn command() -> Command {
     let command = with_examples(Arguments::command(), "");
-    let template = format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{}Options:\n{{options}}", grouped(&command));
+    let examples = "`larder COMMAND --help` has examples.";
+    let template = "{about}\n\n{usage-heading} {usage}\n\n";
+    let template = format!("{template}{}Options:\n{{options}}\n\n{examples}", grouped(&command));
     command.help_template(template)
 }
 
 /// The commands with the first sentence about each, group by group.
 fn grouped(command: &Command) -> String {
     let mut text = String::new();
+    let columns = console::Term::stdout().size_checked().map_or(80, |(_, columns)| columns.clamp(40, 100));
     for (task, names) in GROUPS {
         let _ = writeln!(text, "{task}:");
         for name in names {
             let about = command.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            let options = textwrap::Options::new(100).initial_indent("  ").subsequent_indent("               ");
+            let options =
+                textwrap::Options::new(columns.into()).initial_indent("  ").subsequent_indent("               ");
             let _ = writeln!(text, "{}", textwrap::fill(&format!("{name:<12} {about}"), options));
         }
         text.push('\n');

@@ -34,14 +34,14 @@ const LIBRARY: &str = "s3s";
 
 static LIMIT: OnceLock<RateLimit> = OnceLock::new();
 
-/// Sets up logging with the filter of `--log`, else of `RUST_LOG`, else from the level `otherwise` on.
+/// Sets up logging with the filter of `--log`, else of `RUST_LOG`, else from `info` on.
 ///
 /// # Errors
 /// If the filter is malformed; the message shows a correct one.
-pub fn to_stderr(filter: Option<&str>, otherwise: LevelFilter) -> Result<(), String> {
+pub fn to_stderr(filter: Option<&str>) -> Result<(), String> {
     let from_environment = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
     let filter = match filter.map(str::to_owned).or(from_environment) {
-        None => Targets::new().with_default(otherwise),
+        None => Targets::new().with_default(LevelFilter::INFO),
         Some(text) => text.parse().map_err(|_| {
             format!(
                 "`{text}` is not a log filter; write a level such as `debug`, or targets such as `info,engine=trace`"
@@ -71,7 +71,11 @@ impl Write for Cut {
 /// `line`, with the bytes beyond [`LINE_BYTES_MAX`] replaced by their number.
 fn cut(line: &[u8]) -> Cow<'_, [u8]> {
     let Some(rest) = line.len().checked_sub(LINE_BYTES_MAX).filter(|rest| *rest > 0) else { return line.into() };
-    [&line[..LINE_BYTES_MAX], format!(" ... and {rest} bytes more\n").as_bytes()].concat().into()
+    // A character stays whole, and a colour ends.
+    let end = (0..=LINE_BYTES_MAX).rev().find(|end| line[*end] & 0xc0 != 0x80).unwrap_or(0);
+    let rest = rest + LINE_BYTES_MAX - end;
+    let reset = if line.contains(&0x1b) { "\x1b[0m" } else { "" };
+    [&line[..end], format!("{reset} ... and {rest} bytes more\n").as_bytes()].concat().into()
 }
 
 /// The path of a source file from its crate on, without the directories of the machine that built it.
@@ -187,6 +191,10 @@ mod tests {
         assert_eq!(cut(&line[..LINE_BYTES_MAX]).len(), LINE_BYTES_MAX);
         let cut = cut(&line);
         assert!(cut.starts_with(&line[..LINE_BYTES_MAX]) && cut.ends_with(b"a ... and 5 bytes more\n"));
+        let wide = [&b"\x1b[33m"[..], "\u{e9}".repeat(LINE_BYTES_MAX / 2).as_bytes()].concat();
+        let cut = super::cut(&wide);
+        let text = std::str::from_utf8(&cut).expect("no character is cut");
+        assert!(text.ends_with("\u{e9}\x1b[0m ... and 6 bytes more\n"), "{text}");
     }
 
     #[test]

@@ -57,7 +57,7 @@ const _: () = assert!(!model::sabotage::BUILT_IN, "the feature `sabotage` is for
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&help::command().get_matches()).unwrap_or_else(|error| error.exit());
-    if let Err(error) = log::to_stderr(arguments.log.as_deref(), arguments.command.log_level()) {
+    if let Err(error) = log::to_stderr(arguments.log.as_deref().or(arguments.command.log_filter())) {
         eprintln!("larder: {error}");
         return ExitCode::from(2);
     }

@@ -40,7 +40,9 @@ async fn watch(client: &Client, json: bool) -> anyhow::Result<()> {
         }
         let text = text(&status);
         // Read each time: the window may have another size by now.
-        let text = Window::of_stdout().filter(|_| in_place).map_or(text.clone(), |window| window.fit(&text));
+        let text = Window::of_stdout()
+            .filter(|_| in_place)
+            .map_or(text.clone(), |window| window.fit(&text, "`larder status` prints all"));
         let shown = match drawn_lines {
             // The terminal wraps no lines, so the number of lines leads back to the first one.
             None if in_place => format!("\x1b[?7l{text}\x1b[?7h"),

@@ -98,8 +98,8 @@ impl Punctuality {
     }
 
     /// The pause before a retry of the drive, which owes an answer, so its command was not sent. An eighth of the time
-    /// for which it is silent: one that answers late is soon used again, and one that never answers costs a retry an
-    /// hour.
+    /// for which it is silent, so a drive that answers late is out of service for an eighth longer, at most an hour,
+    /// and one that never answers costs a retry an hour. A group that needs the drive retries it earlier.
     pub fn pause_while_owing(&self, now: Time) -> Duration {
         assert!(self.owes_answer, "a drive that has answered is sent its commands");
         let silent = self.silent_since.map_or(Duration::ZERO, |since| now.since(since));

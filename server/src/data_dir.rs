@@ -411,15 +411,22 @@ impl DataDir {
         give_to(&self.workshop(), owner)
     }
 
-    /// Makes the directory's owner the owner of the drive's directory `path` and of the label in it, if root has made
-    /// them, so that a service that is not root can use the drive.
+    /// Makes the directory's owner the owner of the drive's directory `path` and of the label in it, as far as they are
+    /// root's, so that a service that is not root can use the drive.
     ///
     /// # Errors
     /// [`DataDirError`].
     pub fn give_drive(&self, path: &Path) -> Result<(), DataDirError> {
         let Some(owner) = owner_elsewhere(&self.path)? else { return Ok(()) };
-        give_one(path, owner)?;
-        give_one(&path.join(label::file_name().as_str()), owner)
+        for path in [path.to_owned(), path.join(label::file_name().as_str())] {
+            // Not the link, if the drive's place is one.
+            let place = fs::canonicalize(&path).map_err(|e| failed("giving a drive to its owner", e))?;
+            let found = fs::metadata(&place).map_err(|e| failed("giving a drive to its owner", e))?;
+            if found.uid() == 0 {
+                give_one(&place, owner)?;
+            }
+        }
+        Ok(())
     }
 
     /// True if some drives are devices.

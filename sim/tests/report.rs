@@ -3,7 +3,9 @@
 
 use model::GroupId;
 use quick_xml::events::Event;
-use sim::report::{Axis, Cell, Column, Figure, Mark, Page, Panel, Section, Series, Style, Table, Tone, rack_picture};
+use sim::report::{
+    Axis, Cell, Column, Figure, Mark, Page, Panel, Section, Series, Style, Table, Tone, rack_picture, waking_picture,
+};
 
 /// The text of every element of this name; panics if the document is not well-formed.
 fn texts(document: &str, name: &str) -> Vec<String> {
@@ -165,4 +167,26 @@ fn a_rack_is_drawn_with_every_drive_class_and_the_marked_group() {
         let cells = spec.drives.len() + legend + marked + 1 + paper;
         assert_eq!(svg.matches("<rect").count(), cells, "{name}");
     }
+}
+
+#[test]
+fn a_drive_without_power_control_spins_in_both_pictures_of_a_rack() {
+    let (name, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "nas8").unwrap();
+    let text = text.replacen("[[drives]]", "[[drives]]\npower = \"none\"", 1);
+    let spec = model::text::parse(&text, name).unwrap();
+    let layout = engine::layout::synthesise(&spec).unwrap();
+    let members = &layout.groups[0].drives;
+    let awake = members.len() + usize::from(!members.contains(&model::DriveId(0)));
+    let svg = waking_picture(&spec, &layout, GroupId(0));
+    let shown = texts(&svg, "text").join("|");
+    let words = format!("{awake} drives spin");
+    assert!(shown.contains("1 drive spins, all drives draw") && shown.contains(&words), "{shown}");
+    let cells = svg.matches(&Tone::of_series(1).hex()).count() - dark_rules(&svg);
+    assert_eq!(cells, 1 + awake, "{svg}");
+}
+
+/// The number of times that the style sheet names the colour of drives that spin.
+fn dark_rules(svg: &str) -> usize {
+    let sheet = svg.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
+    sheet.matches(&Tone::of_series(1).hex()).count()
 }

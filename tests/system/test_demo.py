@@ -20,12 +20,14 @@ STEPS = ["100 files", "The files have moved", "All 96 drives sleep", "GET s3://a
 
 
 class Demo(SystemTest):
-    def environment(self):
-        return {**os.environ, "TMPDIR": self.root}
-
     def start(self, *words, **settings):
-        return subprocess.Popen([BINARY, "demo", *words], env=self.environment(), stderr=subprocess.PIPE, text=True,
-                                **settings)
+        """Starts the demo, in this test's directory; it ends with the test."""
+        environment = {name: value for name, value in os.environ.items() if name != "RUST_LOG"}
+        process = subprocess.Popen([BINARY, "demo", *words], env={**environment, "TMPDIR": self.root},
+                                   stderr=subprocess.PIPE, text=True, **settings)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
 
     def test_each_step_is_done_and_the_directory_is_removed(self):
         process = self.start("--plain", stdout=subprocess.PIPE)
@@ -40,9 +42,11 @@ class Demo(SystemTest):
         self.assertNotIn("\x1b", output)
 
     def test_a_signal_ends_it_and_leaves_nothing(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number, words in ((signal.SIGINT, "emulated drives"), (signal.SIGTERM, "2  The files"),
+                              (signal.SIGHUP, "4  GET")):
             process = self.start("--plain", stdout=subprocess.PIPE)
-            self.assertIn("96 emulated drives", process.stdout.readline())
+            while words not in process.stdout.readline():
+                self.assertIsNone(process.poll(), words)
             process.send_signal(number)
             _, errors = process.communicate(timeout=LIMIT_S)
             self.assertEqual((process.returncode, os.listdir(self.root)), (130, []), errors)

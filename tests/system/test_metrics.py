@@ -109,7 +109,9 @@ class Metrics(SystemTest):
         }.items():
             self.assertEqual(plain.get(name), expected, name)
         self.assertGreater(plain["larder_migrated_bytes_total"], 1_000_000)
-        self.assertEqual(sum(figures["larder_warnings"].values()), len(status["warnings"]))
+        # A loaded machine is warned of for a moment, as one whose emulated drives are slow.
+        warned = lambda: sum(self.figures(address)["larder_warnings"].values())
+        server.until("both have the same warnings", lambda status: warned() == len(status["warnings"]))
         self.assertEqual(len(figures["larder_warnings"]), len(self.documented()))
         by_state = {json.loads(labels)["state"]: value for labels, value in figures["larder_drives"].items()}
         self.assertEqual(by_state, status["drives"])

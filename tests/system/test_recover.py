@@ -894,8 +894,9 @@ class RecoverOlder(SystemTest):
 
         os.rename(catalog, f"{catalog}.aside")
         refused = larder("verify", "--data", data)
-        self.assertEqual(refused.returncode, 1, refused.stdout)
-        self.assertIn("start the server, or run `larder recover`: both finish that first", refused.stderr)
+        self.assertEqual(refused.returncode, 2, refused.stdout)
+        fix = f"start the server, or run `larder recover --data {data}`: both finish that first"
+        self.assertIn(fix, refused.stderr)
         os.rename(f"{catalog}.aside", catalog)
         os.utime(catalog, (made + 60, made + 60))
         is_refused("move away the one that is not wanted")

@@ -1,8 +1,9 @@
 """Directories of an earlier Larder, from before there was a manifest: the first start upgrades them, killed at each
 step; `verify` and `recover` read them before, and upgrade nothing.
 
-The fixtures were written by the release binary of commit 576b012: a small rack with objects on drives, in a shelf, in
-logs and in a staged file. The server of the first was killed, that of the second stopped; the third never had a log.
+The fixtures were written by the binary of commit c12f94f (`fixtures/make.py`): a small rack with objects on drives, in
+a shelf, in logs and in a staged file. The server of the first was killed, that of the second stopped; the third never
+had a log.
 """
 
 import hashlib

@@ -5,6 +5,7 @@ copy does not write to them until the operator consents, and the original does n
 
 import json
 import os
+import re
 import sys
 
 import rack
@@ -77,9 +78,12 @@ def refused(found, data):
 
 
 def a_copy_that_is_served_beside_the_original_writes_to_no_disk_of_its_group(results):
-    rack.answer(results, "copied")
+    lines = rack.answer(results, "copied").splitlines()
+    assert len(lines[-2].split()) == 2 and lines[-1] in rack.OBJECTS, lines
     output = rack.answer(results, "beside")
     assert "HTTP/1.1 503" in output and "\nunwritten\n" in output, output
+    counts = output.splitlines()[-4:]
+    assert len(counts) == 4 and all(re.match(r"sd[a-z] \d+$", line) for line in counts), counts
     refused(status(output), "/copy")
     assert rack.answer(results, "original").splitlines()[-1] == '"away":0', results["original"]
 

@@ -86,7 +86,8 @@ pub(super) fn lost_part(path: &Path, what: impl Display) -> DataDirError {
 
 /// The catalog at `path` is missing, and a complete one is to be put there.
 pub(super) fn being_replaced(path: &Path) -> DataDirError {
-    let finish = "start the server, or run `larder recover`: both finish that first";
+    let dir = path.parent().unwrap_or(path).display();
+    let finish = format!("start the server, or run `larder recover --data {dir}`: both finish that first");
     refused(path, format!("is missing, since a recovery was ended while it replaced the catalog; {finish}"))
 }
 

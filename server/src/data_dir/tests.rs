@@ -283,13 +283,19 @@ fn root_makes_a_directory_for_its_owner_and_others_for_themselves() {
     }
     let dir = DataDir::open(&path).unwrap();
     // As after `larder drive replace`, whose directory and label root has made.
-    let drive = path.join("drives/0003");
+    let (drive, place) = (path.join("drives/0003"), root.path().join("mounted"));
     fs::remove_dir_all(&drive).unwrap();
-    fs::create_dir(&drive).unwrap();
+    fs::create_dir(&place).unwrap();
+    std::os::unix::fs::symlink(&place, &drive).unwrap();
     fs::write(drive.join("larder.label"), "").unwrap();
     dir.give_drive(&drive).unwrap();
-    for path in [drive.join("larder.label"), drive] {
+    for path in [place.join("larder.label"), place.clone()] {
         let found = fs::metadata(path).unwrap();
         assert_eq!((found.uid(), found.gid()), owner);
+    }
+    if is_root {
+        std::os::unix::fs::chown(&place, Some(1234), Some(1234)).unwrap();
+        dir.give_drive(&drive).unwrap();
+        assert_eq!(fs::metadata(&place).unwrap().uid(), 1234, "it is another user's");
     }
 }

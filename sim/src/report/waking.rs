@@ -1,4 +1,4 @@
-//! A picture of a rack at two moments: all its drives are asleep, and a read has woken one group.
+//! A picture of a rack at two moments: all its drives that can sleep are asleep, and a read has woken one group.
 
 use super::draw::{Area, Drawn, color, picture, words};
 use super::palette::Tone;
@@ -19,21 +19,24 @@ const HEAD: u32 = 84;
 /// # Panics
 /// If the layout has no such group.
 pub fn waking_picture(spec: &RackSpec, layout: &Layout, group: GroupId) -> String {
-    let members = &layout.groups[group.index()].drives;
-    let started = members.iter().filter(|drive| !spec.is_always_on(**drive)).count() as u64;
+    let always_on: Vec<DriveId> =
+        spec.drives.iter().map(|drive| drive.id).filter(|id| spec.is_always_on(*id)).collect();
+    let members = layout.groups[group.index()].drives.iter().copied();
+    let started: Vec<DriveId> = members.filter(|drive| !spec.is_always_on(*drive)).collect();
+    let awake: Vec<DriveId> = always_on.iter().chain(&started).copied().collect();
     let watts = &spec.profile.watts;
     let asleep_mw = layout.asleep_mw(spec);
-    let awake_mw = asleep_mw + started * u64::from(watts.active_mw.saturating_sub(watts.standby_mw));
+    let awake_mw = asleep_mw + started.len() as u64 * u64::from(watts.active_mw.saturating_sub(watts.standby_mw));
     let grid = Grid::within(spec, HALF);
     let title = format!("{}: {} drives, asleep and while group {} is awake", spec.name, spec.drives.len(), group.0);
     let height = HEAD + grid.height() + MARGIN;
     let moments = [
-        Moment { left: MARGIN, title: "Asleep".into(), fact: power(asleep_mw, 0), awake: &[] },
+        Moment { left: MARGIN, title: "Asleep".into(), fact: power(asleep_mw, always_on.len()), awake: &always_on },
         Moment {
             left: HALF + 3 * MARGIN,
             title: format!("A read wakes group {}", group.0),
-            fact: power(awake_mw, members.len()),
-            awake: members,
+            fact: power(awake_mw, awake.len()),
+            awake: &awake,
         },
     ];
     picture(&title, (WIDTH, height), |root| {
@@ -49,7 +52,11 @@ pub fn waking_picture(spec: &RackSpec, layout: &Layout, group: GroupId) -> Strin
 }
 
 fn power(milliwatts: u64, awake: usize) -> String {
-    let spinning = if awake == 0 { "no drive spins".to_owned() } else { format!("{awake} drives spin") };
+    let spinning = match awake {
+        0 => "no drive spins".to_owned(),
+        1 => "1 drive spins".to_owned(),
+        _ => format!("{awake} drives spin"),
+    };
     let watts = format!("{:.0}", milliwatts as f64 / 1000.0);
     let watts = watts.len().checked_sub(3).filter(|at| *at > 0).map_or(watts.clone(), |at| {
         let (thousands, rest) = watts.split_at(at);
