@@ -27,7 +27,10 @@ stop() {
     for i in $(seq 60); do kill -0 $(cat /tmp/pid) 2>/dev/null || return 0; sleep 1; done
     return 1
 }
-lose() { rm -r $(ls -d /data/catalog.db* /data/workshop/$1 2>/dev/null); }
+lose() {  # the catalog, and the directories of these names in the data directory
+    rm -r $(ls -d /data/catalog.db*)
+    for name in $*; do rm -r /data/$name; done
+}
 until_filled() {  # nothing is left to be rebuilt, and all sleep
     for i in $(seq 120); do
         status | tr -d ' \\n' | grep -q '"left_bytes":[1-9]' || break; sleep 1
@@ -46,15 +49,17 @@ COMMANDS = {
     "stop": "member first; echo $first >/tmp/number; stop; states",
     "verify": "most larder verify --data /data --wake --deep",
     # Found spinning: it counts, and is stopped first.
-    "recover": "lose none; larder drive power $id0 start >/dev/null; most larder recover --data /data 2>/tmp/progress; "
+    "recover": "lose; larder drive power $id0 start >/dev/null; most larder recover --data /data 2>/tmp/progress; "
                "code=$?; cat /tmp/progress; exit $code",
-    "recover from packs": "lose journal; larder recover --data /data --json 2>/tmp/progress; code=$?; "
-                          "grep groups: /tmp/progress; exit $code",
+    "recover from packs": "lose workshop/journal workshop/intake manifest; "
+                          "larder recover --data /data --json 2>/tmp/progress; code=$?; grep groups: /tmp/progress; "
+                          "exit $code",
     "verify again": "most larder verify --data /data --deep",
     "cold": "serve 1 && until_asleep && " + rack.same("second") + "until_asleep; states",
     "not failed": "n=$(cat /tmp/number); larder drive replace --data /data $n --path $id4",
-    "refused": "n=$(cat /tmp/number); eval old=\\$id$n; echo $old >/tmp/old; larder drive fail --data /data $n; "
-               "mke2fs /dev/$dev4 >/dev/null; sum=$(head -c 8388608 /dev/$dev4 | md5sum); "
+    # A group of two drives with 1 + 1 rebuilds nothing before the replacement.
+    "refused": "n=$(cat /tmp/number); eval old=\\$id$n; echo $old >/tmp/old; "
+               "larder drive fail --data /data $n --force; mke2fs /dev/$dev4 >/dev/null; sum=$(head -c 8388608 /dev/$dev4 | md5sum); "
                "larder drive replace --data /data $n --path /dev/$dev4; "
                "larder drive replace --data /data $n --path $(ls -d $id0 $id1 | grep -v $old | head -n 1); "
                "larder drive replace --data /data $n --path $id4; "
