@@ -59,7 +59,8 @@ COMMANDS = {
     "not failed": "n=$(cat /tmp/number); larder drive replace --data /data $n --path $id4",
     # A group of two drives with 1 + 1 rebuilds nothing before the replacement.
     "refused": "n=$(cat /tmp/number); eval old=\\$id$n; echo $old >/tmp/old; "
-               "larder drive fail --data /data $n --force; mke2fs /dev/$dev4 >/dev/null; sum=$(head -c 8388608 /dev/$dev4 | md5sum); "
+               "larder drive fail --data /data $n --force; mke2fs /dev/$dev4 >/dev/null; "
+               "sum=$(head -c 8388608 /dev/$dev4 | md5sum); "
                "larder drive replace --data /data $n --path /dev/$dev4; "
                "larder drive replace --data /data $n --path $(ls -d $id0 $id1 | grep -v $old | head -n 1); "
                "larder drive replace --data /data $n --path $id4; "
