@@ -67,13 +67,19 @@ def until_quiet(server):
             written, since = now, time.monotonic()
 
 
+def made(root):
+    """A new data directory, whose objects stay in the workshop."""
+    data = os.path.join(root, "data")
+    init = harness.larder("init", "--rack", harness.NAS8, "--data", data)
+    assert init.returncode == 0, init.stderr
+    with open(os.path.join(data, "larder.toml"), "w", encoding="utf-8") as file:
+        file.write(harness.configuration({**harness.STAYING, "workshop.capacity": "20 GB"}))
+    return data
+
+
 def measured(puts, size):
     with tempfile.TemporaryDirectory(prefix="larder-puts-") as root:
-        data = os.path.join(root, "data")
-        made = harness.larder("init", "--rack", harness.NAS8, "--data", data)
-        assert made.returncode == 0, made.stderr
-        with open(os.path.join(data, "larder.toml"), "w", encoding="utf-8") as file:
-            file.write(harness.configuration({**harness.STAYING, "workshop.capacity": "20 GB"}))
+        data = made(root)
         server = harness.Server(data, "serve")
         try:
             before = written_bytes(server), room_bytes(data)

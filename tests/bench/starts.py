@@ -37,11 +37,7 @@ def main():
     parser.add_argument("--bytes", type=int, default=4_096)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="larder-starts-") as root:
-        data = os.path.join(root, "data")
-        made = harness.larder("init", "--rack", harness.NAS8, "--data", data)
-        assert made.returncode == 0, made.stderr
-        with open(os.path.join(data, "larder.toml"), "w", encoding="utf-8") as file:
-            file.write(harness.configuration({**harness.STAYING, "workshop.capacity": "20 GB"}))
+        data = small_puts.made(root)
         server, first_s = started(data)
         small_puts.put_all(server, asked.puts, asked.bytes)
         server.process.send_signal(signal.SIGKILL)
